@@ -1,0 +1,219 @@
+"""How our files are read and written: YAML by hand, JSON by machine, never pickle.
+
+Hand-written files are validated as a whole and every mistake is reported at once, with its line.
+Generated files carry `schema` and `schema_version`, ignore unknown keys, refuse a newer version, and
+are written to a temporary name first, so that no reader ever sees half a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deploynas.errors import InputError
+
+if TYPE_CHECKING:
+    import pydantic
+    import yaml
+
+Model = TypeVar("Model", bound="pydantic.BaseModel")
+
+
+def read_yaml(path: Path, model: type[Model]) -> Model:
+    """Read a hand-written file; raise one error that lists every mistake and its line."""
+    import yaml
+
+    text = _read_text(path)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise InputError(f"{where}: not valid YAML: {problem}") from error
+    if not isinstance(data, dict) or root is None:
+        raise InputError(f"{path}: expected a mapping of keys to values, found {_kind(data)}")
+    mistakes = _duplicate_keys(root, str(path)) + _validation_mistakes(path, data, model, root)
+    if mistakes:
+        count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+        raise InputError(
+            f"{path} has {count}:\n" + "\n".join(f"  {mistake}" for mistake in mistakes),
+            hint=_known_keys_hint(model) if any("unknown key" in m for m in mistakes) else None,
+        )
+    return model.model_validate(data)
+
+
+def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
+    """Read a generated file of the given schema, at most of the given version."""
+    text = _read_text(path)
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}:{error.lineno}: not a complete JSON document ({error.msg})",
+            hint="the file may have been cut off while it was copied; write it again",
+        ) from error
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found != schema:
+        raise InputError(
+            f"{path}: expected a file of schema `{schema}`, found {f'`{found}`' if found else _kind(data)}"
+        )
+    found_version = data.get("schema_version")
+    if not isinstance(found_version, int) or isinstance(found_version, bool) or found_version < 1:
+        raise InputError(f"{path}: `schema_version` must be a positive integer, found {found_version!r}")
+    if found_version > version:
+        raise InputError(
+            f"{path}: written by a newer deploynas (schema version {found_version}, this one reads up to {version})",
+            hint="upgrade deploynas on this machine",
+        )
+    return data
+
+
+def parse_json(path: Path, model: type[Model]) -> Model:
+    """Read and validate a generated file; the model names its own `schema` and `schema_version`."""
+    import pydantic
+
+    schema = model.model_fields["schema_"].default
+    version = model.model_fields["schema_version"].default
+    data = read_json(path, schema, version)
+    try:
+        return model.model_validate(data)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{path}: damaged: `{_dotted(first['loc'])}` {_say(first)}",
+            hint="the file was changed by hand or cut off; write it again",
+        ) from error
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a document under a temporary name, then rename it into place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """All of the content or none of it: a reader never sees half a file, even after a power cut."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def content_hash(document: Any) -> str:
+    """A short, stable name for a JSON-like value (the same content, the same name)."""
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def now() -> str:
+    """The date of provenance records: UTC, to the second."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path}: is a folder, expected a file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not a text file") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _validation_mistakes(path: Path, data: dict, model: type[Model], root: yaml.Node) -> list[str]:
+    import pydantic
+
+    try:
+        model.model_validate(data)
+    except pydantic.ValidationError as error:
+        return [
+            f"{path.name}:{_line(root, item['loc'])}: `{_dotted(item['loc'])}` {_say(item)}"
+            for item in error.errors()
+        ]
+    return []
+
+
+def _say(error: Any) -> str:
+    """Pydantic's message in the house's words: what it must be, what it is."""
+    kind, message = error["type"], error["msg"]
+    if kind == "extra_forbidden":
+        return "is an unknown key"
+    if kind == "missing":
+        return "is missing"
+    message = message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("should ")
+    got = error.get("input")
+    shown = f", got {got!r}" if isinstance(got, (str, int, float, bool, list)) or got is None else ""
+    return f"must {message}{shown}" if not message.startswith("must") else f"{message}{shown}"
+
+
+def _dotted(location: tuple) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "the file"
+
+
+def _line(root: yaml.Node, location: tuple) -> int:
+    """The line of a validation error's place, or of the closest thing around it that exists."""
+    import yaml
+
+    node, line = root, root.start_mark.line
+    for part in location:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            found = (node.value[part], node.value[part])
+        if found is None:
+            break
+        line, node = found[0].start_mark.line, found[1]
+    return line + 1
+
+
+def _duplicate_keys(node: yaml.Node, path: str) -> list[str]:
+    """YAML silently keeps the last of two equal keys; a person who wrote two deserves to know."""
+    import yaml
+
+    mistakes = []
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    mistakes.append(f"{Path(path).name}:{key.start_mark.line + 1}: `{key.value}` appears twice")
+                seen.add(key.value)
+            mistakes += _duplicate_keys(value, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            mistakes += _duplicate_keys(item, path)
+    return mistakes
+
+
+def _known_keys_hint(model: type[Model]) -> str:
+    keys = [field.alias or name for name, field in model.model_fields.items()]
+    return "known keys: " + ", ".join(f"`{key}`" for key in keys)
+
+
+def _kind(data: Any) -> str:
+    names = {dict: "a mapping", list: "a list", str: "a string", type(None): "nothing"}
+    return names.get(type(data), f"a {type(data).__name__}")

@@ -1,0 +1,474 @@
+"""What can be built: a search space, its decisions, and the architectures that result (METHODS: search space).
+
+A space is a fixed stem, an optional fixed first block, stages of searched inverted residual blocks, and a
+fixed head. A stage picks its depth, and each of its blocks picks a configuration (expansion ratio, kernel,
+squeeze-and-excitation). Channel arithmetic follows timm, so every architecture is also a timm model.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deploynas.errors import InputError
+from deploynas.files import content_hash, read_yaml
+
+PRESETS = ("fashion", "imagenet", "ofa-mbv3")
+
+
+@dataclass(frozen=True, order=True)
+class BlockConfig:
+    """One choice of a block: expansion ratio, depthwise kernel, squeeze-and-excitation ratio (0: none)."""
+
+    ratio: float
+    kernel: int
+    se: float
+
+    def __str__(self) -> str:
+        return f"e{self.ratio:g}_k{self.kernel}" + (f"_se{self.se:g}" if self.se else "")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One searched stage: up to `depths[-1]` blocks, of which the first carries the stride."""
+
+    out_channels: int
+    stride: int
+    activation: str
+    depths: tuple[int, ...]
+    configs: tuple[BlockConfig, ...]
+
+    @property
+    def max_depth(self) -> int:
+        return self.depths[-1]
+
+    def size(self) -> int:
+        return sum(len(self.configs) ** depth for depth in self.depths)
+
+
+@dataclass(frozen=True)
+class Stem:
+    """3x3 convolution on the image."""
+
+    in_channels: int
+    out_channels: int
+    stride: int
+    activation: str
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Separable:
+    """Depthwise convolution with activation, then a linear pointwise one."""
+
+    in_channels: int
+    out_channels: int
+    kernel: int
+    stride: int
+    activation: str
+    height: int
+    width: int
+
+    @property
+    def residual(self) -> bool:
+        return self.stride == 1 and self.in_channels == self.out_channels
+
+
+@dataclass(frozen=True)
+class Block:
+    """An inverted residual block with everything its latency depends on; equal blocks are measured once."""
+
+    in_channels: int
+    mid_channels: int
+    out_channels: int
+    kernel: int
+    stride: int
+    se_channels: int  # 0: no squeeze-and-excitation
+    activation: str
+    height: int  # of the input
+    width: int
+
+    @property
+    def residual(self) -> bool:
+        return self.stride == 1 and self.in_channels == self.out_channels
+
+
+@dataclass(frozen=True)
+class Head:
+    """1x1 convolution, global average pool, optional hidden layer, classifier."""
+
+    in_channels: int
+    features: int
+    hidden: int | None
+    classes: int
+    activation: str
+    height: int
+    width: int
+
+
+Part = Stem | Separable | Block | Head
+Ragged = tuple[tuple[tuple[float, ...], ...], ...]  # [stage][block][configuration]
+
+
+@dataclass(frozen=True)
+class Space:
+    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`."""
+
+    name: str
+    in_channels: int
+    height: int
+    width: int
+    classes: int
+    stem_channels: int
+    stem_stride: int
+    stem_activation: str
+    first: Separable | None
+    stages: tuple[Stage, ...]
+    head_features: int
+    head_hidden: int | None
+    head_activation: str
+
+    @classmethod
+    def load(cls, source: str | Path) -> Space:
+        """A preset by name, or a YAML file by path."""
+        if str(source) in PRESETS:
+            with resources.as_file(resources.files("deploynas.spaces") / f"{source}.yaml") as path:
+                return cls._from_file(path)
+        if not Path(source).exists() and not str(source).endswith((".yaml", ".yml")):
+            raise InputError(
+                f"no search space `{source}`",
+                hint=f"a preset ({', '.join(PRESETS)}) or the path of a YAML file",
+            )
+        return cls._from_file(Path(source))
+
+    @classmethod
+    def _from_file(cls, path: Path) -> Space:
+        from deploynas.spaces.schema import SpaceFile, StageFile
+
+        def stage(spec: StageFile) -> Stage:
+            choices = itertools.product(sorted(spec.ratios), sorted(spec.kernels), sorted(spec.se))
+            configs = tuple(BlockConfig(*choice) for choice in choices)
+            return Stage(spec.out, spec.stride, spec.activation, tuple(spec.depths), configs)
+
+        spec = read_yaml(path, SpaceFile)
+        stem_out = (_strided(spec.input.height, spec.stem.stride), _strided(spec.input.width, spec.stem.stride))
+        first = spec.first and Separable(
+            spec.stem.out, spec.first.out, spec.first.kernel, spec.first.stride, spec.first.activation, *stem_out
+        )
+        return cls(
+            name=spec.name,
+            in_channels=spec.input.channels,
+            height=spec.input.height,
+            width=spec.input.width,
+            classes=spec.classes,
+            stem_channels=spec.stem.out,
+            stem_stride=spec.stem.stride,
+            stem_activation=spec.stem.activation,
+            first=first,
+            stages=tuple(stage(s) for s in spec.stages),
+            head_features=spec.head.features,
+            head_hidden=spec.head.hidden,
+            head_activation=spec.head.activation,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The whole space as plain data: what files record, and what `from_description` reads back."""
+        return asdict(self)
+
+    @classmethod
+    def from_description(cls, data: dict[str, Any]) -> Space:
+        """The inverse of `describe`, so that a file which embeds its space can be read without the YAML."""
+        try:
+            stages = tuple(
+                Stage(
+                    **{
+                        **stage,
+                        "depths": tuple(stage["depths"]),
+                        "configs": tuple(BlockConfig(**config) for config in stage["configs"]),
+                    }
+                )
+                for stage in data["stages"]
+            )
+            first = Separable(**data["first"]) if data["first"] else None
+            return cls(**{**data, "stages": stages, "first": first})
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not a description of a search space: {error}") from error
+
+    @cached_property
+    def hash(self) -> str:
+        """Names the space by its content; tables and estimators of other content do not fit it."""
+        return content_hash({key: value for key, value in self.describe().items() if key != "name"})
+
+    def require_hash(self, found: str, what: str) -> None:
+        """Refuse a file made for another space."""
+        if found != self.hash:
+            raise InputError(
+                f"{what} belongs to another search space (hash {found}, space `{self.name}` has {self.hash})",
+                hint="use the space it was made with, or make it again for this one",
+            )
+
+    # -- what it is built of --------------------------------------------------------------------
+
+    @cached_property
+    def stem(self) -> Stem:
+        return Stem(
+            self.in_channels, self.stem_channels, self.stem_stride, self.stem_activation, self.height, self.width
+        )
+
+    @cached_property
+    def _stage_inputs(self) -> tuple[tuple[int, int, int], ...]:
+        """(channels, height, width) into every stage, and into the head as the last."""
+        height, width = _strided(self.height, self.stem_stride), _strided(self.width, self.stem_stride)
+        channels = self.stem_channels
+        if self.first:
+            height, width = _strided(height, self.first.stride), _strided(width, self.first.stride)
+            channels = self.first.out_channels
+        inputs = [(channels, height, width)]
+        for stage in self.stages:
+            height, width = _strided(height, stage.stride), _strided(width, stage.stride)
+            inputs.append((stage.out_channels, height, width))
+        return tuple(inputs)
+
+    def block(self, s: int, b: int, c: int) -> Block:
+        """Block b of stage s with that stage's configuration c (all counted from 0)."""
+        return self._blocks[s][b][c]
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[tuple[Block, ...], ...], ...]:
+        return tuple(
+            tuple(
+                tuple(self._geometry(s, b, config) for config in stage.configs) for b in range(stage.max_depth)
+            )
+            for s, stage in enumerate(self.stages)
+        )
+
+    def _geometry(self, s: int, b: int, config: BlockConfig) -> Block:
+        stage = self.stages[s]
+        channels, height, width = self._stage_inputs[s if b == 0 else s + 1]
+        mid = make_divisible(channels * config.ratio)
+        return Block(
+            in_channels=channels,
+            mid_channels=mid,
+            out_channels=stage.out_channels,
+            kernel=config.kernel,
+            stride=stage.stride if b == 0 else 1,
+            se_channels=make_divisible(mid * config.se) if config.se else 0,
+            activation=stage.activation,
+            height=height,
+            width=width,
+        )
+
+    @cached_property
+    def head(self) -> Head:
+        channels, height, width = self._stage_inputs[-1]
+        return Head(
+            channels, self.head_features, self.head_hidden, self.classes, self.head_activation, height, width
+        )
+
+    def fixed_parts(self) -> list[tuple[str, Part]]:
+        """The parts that every architecture shares."""
+        first: list[tuple[str, Part]] = [("first", self.first)] if self.first else []
+        return [("stem", self.stem), *first, ("head", self.head)]
+
+    def parts(self, architecture: Architecture) -> list[tuple[str, Part]]:
+        """The whole network in order: names (`stage3/block2`, counted from 1) and geometries."""
+        self.require_member(architecture)
+        *before, head = self.fixed_parts()
+        blocks: list[tuple[str, Part]] = [
+            (part_name(s, b), self.block(s, b, c)) for s, b, c in architecture.decisions()
+        ]
+        return [*before, *blocks, head]
+
+    # -- architectures --------------------------------------------------------------------------
+
+    def architecture(self, choices: Sequence[Sequence[int]]) -> Architecture:
+        """From configuration indices: `choices[s][b]`; a stage's depth is the length of its list."""
+        return Architecture(self, tuple(tuple(int(c) for c in stage) for stage in choices))
+
+    def sample(self, rng: np.random.Generator) -> Architecture:
+        """Every decision uniform and independent (which is not uniform over architectures)."""
+        choices = []
+        for stage in self.stages:
+            depth = stage.depths[rng.integers(len(stage.depths))]
+            choices.append(tuple(int(c) for c in rng.integers(len(stage.configs), size=depth)))
+        return Architecture(self, tuple(choices))
+
+    def smallest(self) -> Architecture:
+        """Fewest blocks, smallest ratio, kernel and squeeze-and-excitation everywhere."""
+        return self.architecture([[s.configs.index(min(s.configs))] * s.depths[0] for s in self.stages])
+
+    def heaviest(self) -> Architecture:
+        """Most blocks, largest ratio, kernel and squeeze-and-excitation everywhere (the paper's w_h)."""
+        return self.architecture([[s.configs.index(max(s.configs))] * s.max_depth for s in self.stages])
+
+    def size(self) -> int:
+        """How many architectures there are, exactly."""
+        size = 1
+        for stage in self.stages:
+            size *= stage.size()
+        return size
+
+    def enumerate(self) -> Iterator[Architecture]:
+        """All architectures; for spaces small enough to want that."""
+        per_stage = [
+            [c for depth in s.depths for c in itertools.product(range(len(s.configs)), repeat=depth)]
+            for s in self.stages
+        ]
+        return (Architecture(self, choices) for choices in itertools.product(*per_stage))
+
+    def require_member(self, architecture: Architecture) -> None:
+        if architecture.space is not self and architecture.space != self:
+            raise InputError(f"the architecture belongs to space `{architecture.space.name}`, not `{self.name}`")
+
+    def require_blocks(self, values: Sequence, what: str, minimum: float | None = None) -> Ragged:
+        """Check an array indexed [stage][block][configuration]; return it as tuples of floats."""
+        shapes = [(s.max_depth, len(s.configs)) for s in self.stages]
+        if len(values) != len(shapes):
+            raise InputError(f"{what} has {len(values)} stages, space `{self.name}` has {len(shapes)}")
+        checked = []
+        for s, (stage, (blocks, configs)) in enumerate(zip(values, shapes, strict=True)):
+            if len(stage) != blocks or any(len(row) != configs for row in stage):
+                found = f"{len(stage)} x {sorted({len(row) for row in stage})}"
+                raise InputError(f"{what}: stage {s + 1} must be {blocks} blocks x {configs} configurations, got {found}")
+            checked.append(tuple(_finite(row, f"{what} of {part_name(s, b)}", minimum) for b, row in enumerate(stage)))
+        return tuple(checked)
+
+    def require_depths(self, values: Sequence, what: str) -> tuple[tuple[float, ...], ...]:
+        """Check an array indexed [stage][depth]; return it as tuples of floats."""
+        if len(values) != len(self.stages):
+            raise InputError(f"{what} has {len(values)} stages, space `{self.name}` has {len(self.stages)}")
+        for s, (row, stage) in enumerate(zip(values, self.stages, strict=True)):
+            if len(row) != len(stage.depths):
+                raise InputError(f"{what}: stage {s + 1} must have {len(stage.depths)} depths, got {len(row)}")
+        return tuple(_finite(row, f"{what} of stage {s + 1}") for s, row in enumerate(values))
+
+    # -- encoding -------------------------------------------------------------------------------
+
+    def encode(self, architecture: Architecture) -> tuple[np.ndarray, np.ndarray]:
+        """One-hot vectors: alpha over (stage, block, configuration), beta over (stage, depth).
+
+        Blocks beyond a stage's depth take no part; their alpha rows are one-hot too, at configuration 0.
+        """
+        self.require_member(architecture)
+        alpha, beta = [], []
+        for stage, choice in zip(self.stages, architecture.choices, strict=True):
+            rows = np.zeros((stage.max_depth, len(stage.configs)))
+            padded = choice + (0,) * (stage.max_depth - len(choice))
+            rows[np.arange(stage.max_depth), padded] = 1
+            alpha.append(rows.ravel())
+            beta.append(np.equal(stage.depths, len(choice)).astype(float))
+        return np.concatenate(alpha), np.concatenate(beta)
+
+    def decode(self, alpha: np.ndarray, beta: np.ndarray) -> Architecture:
+        """The inverse of `encode`. Rows of blocks beyond the depth are not looked at."""
+        alpha, beta = np.asarray(alpha, float), np.asarray(beta, float)
+        alphas = sum(s.max_depth * len(s.configs) for s in self.stages)
+        betas = sum(len(s.depths) for s in self.stages)
+        if alpha.shape != (alphas,) or beta.shape != (betas,):
+            raise InputError(
+                f"an encoding of space `{self.name}` has shapes ({alphas},) and ({betas},), "
+                f"got {alpha.shape} and {beta.shape}"
+            )
+        choices, i, j = [], 0, 0
+        for s, stage in enumerate(self.stages):
+            depth = stage.depths[_one_hot(beta[j : j + len(stage.depths)], f"depth of stage {s + 1}")]
+            rows = alpha[i : i + stage.max_depth * len(stage.configs)].reshape(stage.max_depth, -1)
+            choices.append([_one_hot(row, part_name(s, b)) for b, row in enumerate(rows[:depth])])
+            i, j = i + rows.size, j + len(stage.depths)
+        return self.architecture(choices)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
+
+    space: Space
+    choices: tuple[tuple[int, ...], ...]  # choices[s][b]: index into space.stages[s].configs
+
+    def __post_init__(self) -> None:
+        stages = self.space.stages
+        if len(self.choices) != len(stages):
+            raise InputError(f"space `{self.space.name}` has {len(stages)} stages, got {len(self.choices)}")
+        for s, (stage, choice) in enumerate(zip(stages, self.choices, strict=True)):
+            if len(choice) not in stage.depths:
+                raise InputError(f"stage {s + 1} has {len(choice)} blocks, allowed: {_listed(stage.depths)}")
+            for b, c in enumerate(choice):
+                if not 0 <= c < len(stage.configs):
+                    raise InputError(f"{part_name(s, b)} has no configuration {c} (0 to {len(stage.configs) - 1})")
+
+    def __hash__(self) -> int:
+        return hash(self.choices)  # the space's own hash is costly, and rarely tells two apart
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Architecture) or self.choices != other.choices:
+            return False
+        return self.space is other.space or self.space == other.space
+
+    def __str__(self) -> str:
+        from deploynas.notation import to_text
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return f"Architecture({self.space.name}: {self})"
+
+    @classmethod
+    def parse(cls, text: str, space: Space) -> Architecture:
+        """Read timm's notation: our own `str()`, or timm's nested lists as JSON or Python."""
+        from deploynas.notation import from_text
+
+        return from_text(text, space)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        return tuple(len(choice) for choice in self.choices)
+
+    def config(self, s: int, b: int) -> BlockConfig:
+        return self.space.stages[s].configs[self.choices[s][b]]
+
+    def decisions(self) -> Iterator[tuple[int, int, int]]:
+        """(stage, block, configuration) of every block that takes part, in network order."""
+        return ((s, b, c) for s, stage in enumerate(self.choices) for b, c in enumerate(stage))
+
+
+def part_name(s: int, b: int) -> str:
+    """Names count from 1, as people do; indices count from 0."""
+    return f"stage{s + 1}/block{b + 1}"
+
+
+def make_divisible(value: float, divisor: int = 8) -> int:
+    """Round channels as timm does: to a multiple of 8, never more than 10 % down."""
+    rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
+    return rounded + divisor if rounded < 0.9 * value else rounded
+
+
+def _strided(size: int, stride: int) -> int:
+    return -(-size // stride)  # padding kernel // 2 with an odd kernel
+
+
+def _one_hot(row: np.ndarray, what: str) -> int:
+    index = int(np.argmax(row))
+    if not (np.count_nonzero(row) == 1 and row[index] == 1):
+        raise InputError(f"the encoding of {what} is not one-hot: {row.tolist()}")
+    return index
+
+
+def _finite(row: Sequence[float], what: str, minimum: float | None = None) -> tuple[float, ...]:
+    checked = tuple(float(value) for value in row)
+    for value in checked:
+        if not np.isfinite(value) or (minimum is not None and value < minimum):
+            rule = "finite" if minimum is None else f"finite and at least {minimum:g}"
+            raise InputError(f"{what} must be {rule}, got {value}")
+    return checked
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(str(v) for v in values)

@@ -1,0 +1,1 @@
+"""The preset search spaces and the form of a space file."""
