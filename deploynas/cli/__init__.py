@@ -1,1 +1,62 @@
-def main() -> None: ...
+"""The command line: one thin file a command, imported only when it is asked for.
+
+stdout carries the result, stderr everything for people. Exit codes: 0 done, 1 failed while running, 2 bad
+usage or bad file, 3 a gate not met.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from deploynas import __version__
+from deploynas.errors import DeployNASError
+
+COMMANDS = ("devices", "profile", "bench", "check", "search")
+
+
+class _Commands(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        return importlib.import_module(f"deploynas.cli.{name}").command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="deploynas")
+@click.option("--verbose", is_flag=True, help="Show a traceback with an error.")
+def group(verbose: bool) -> None:
+    """Find, train and ship the network that runs within a latency budget on your hardware."""
+
+
+def main() -> None:
+    verbose = "--verbose" in sys.argv
+    try:
+        # exit codes are ours to give, and click's own errors print as ours do
+        result = group(standalone_mode=False)
+        sys.exit(result if isinstance(result, int) else 0)
+    except DeployNASError as error:
+        if verbose:
+            raise
+        _complain(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        _complain(error.format_message(), f"`{context.command_path} --help`" if context else None)
+        sys.exit(2)
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted", "the same command goes on where it stopped")
+        sys.exit(130)
+
+
+def _complain(message: str, hint: str | None) -> None:
+    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
+    if hint:
+        click.echo(click.style("hint: ", fg="cyan") + hint, err=True)

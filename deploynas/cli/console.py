@@ -1,0 +1,79 @@
+"""Talking to people on stderr, and handing results over on stdout, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from deploynas.progress import OnProgress
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of a table.")
+
+
+def say(message: str) -> None:
+    """A line for people."""
+    click.echo(message, err=True)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+    """A table on stdout. All columns but the first are right-aligned, as numbers should be."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    # off a terminal nothing may be cut or folded: a pipe has no width
+    width = None if sys.stdout.isatty() else 240
+    Console(width=width, highlight=False, no_color="NO_COLOR" in os.environ or None).print(table)
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[OnProgress]:
+    """A bar with the time left on a terminal; off one, a plain line every ten seconds."""
+    if not sys.stderr.isatty():
+        yield _plain_lines(title)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[what]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, what="")
+        yield lambda fraction, what: bar.update(task, completed=fraction, what=what)
+
+
+def _plain_lines(title: str) -> OnProgress:
+    start = last = time.monotonic()
+
+    def report(fraction: float, what: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < 10:
+            return
+        last = now
+        left = (now - start) * (1 - fraction) / fraction if fraction > 0.01 else None
+        ending = f", about {left:.0f} s left" if left is not None else ""
+        say(f"{title}: {100 * fraction:.0f} %, {what}{ending}")
+
+    return report
