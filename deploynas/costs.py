@@ -114,7 +114,11 @@ def _block(part: Block) -> Costs:
     tally = _Tally()
     pixels_in = part.height * part.width
     pixels = _half(part.height, part.stride) * _half(part.width, part.stride)
-    entering, mid, leaving = part.in_channels * pixels_in, part.mid_channels * pixels, part.out_channels * pixels
+    entering, mid, leaving = (
+        part.in_channels * pixels_in,
+        part.mid_channels * pixels,
+        part.out_channels * pixels,
+    )
     shortcut = entering if part.residual else 0
     tally.conv(part.in_channels * part.mid_channels, part.mid_channels, pixels_in, norm=True)
     tally.alive(entering, part.mid_channels * pixels_in)

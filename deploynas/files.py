@@ -147,8 +147,7 @@ def _validation_mistakes(path: Path, data: dict, model: type[Model], root: yaml.
         model.model_validate(data)
     except pydantic.ValidationError as error:
         return [
-            f"{path.name}:{_line(root, item['loc'])}: `{_dotted(item['loc'])}` {_say(item)}"
-            for item in error.errors()
+            f"{path.name}:{_line(root, item['loc'])}: `{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()
         ]
     return []
 

@@ -128,7 +128,11 @@ def _repeat(options: dict[str, float | str]) -> list[dict[str, float | str]]:
 def _config_index(space: Space, s: int, b: int, options: dict[str, float | str]) -> int:
     stage = space.stages[s]
     where = f"stage {s + 1}, block {b + 1}"
-    expected = {"s": stage.stride if b == 0 else 1, "c": stage.out_channels, "n": _ACTIVATIONS[stage.activation]}
+    expected = {
+        "s": stage.stride if b == 0 else 1,
+        "c": stage.out_channels,
+        "n": _ACTIVATIONS[stage.activation],
+    }
     for key, value in expected.items():
         if options.get(key, value) != value:
             found = options[key]
@@ -142,7 +146,6 @@ def _config_index(space: Space, s: int, b: int, options: dict[str, float | str])
             return c
     allowed = " ".join(str(config) for config in stage.configs)
     raise InputError(
-        f"{where}: no configuration with ratio {wanted[0]}, kernel {wanted[1]}, SE {wanted[2]} "
-        f"in space `{space.name}`",
+        f"{where}: no configuration with ratio {wanted[0]}, kernel {wanted[1]}, SE {wanted[2]} in space `{space.name}`",
         hint=f"allowed: {allowed}",
     )

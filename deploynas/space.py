@@ -159,10 +159,18 @@ class Space:
             return Stage(spec.out, spec.stride, spec.activation, tuple(spec.depths), configs)
 
         spec = read_yaml(path, SpaceFile)
-        stem_out = (_strided(spec.input.height, spec.stem.stride), _strided(spec.input.width, spec.stem.stride))
-        first = spec.first and Separable(
-            spec.stem.out, spec.first.out, spec.first.kernel, spec.first.stride, spec.first.activation, *stem_out
-        )
+        first = None
+        if spec.first:
+            height, width = (_strided(size, spec.stem.stride) for size in (spec.input.height, spec.input.width))
+            first = Separable(
+                spec.stem.out,
+                spec.first.out,
+                spec.first.kernel,
+                spec.first.stride,
+                spec.first.activation,
+                height,
+                width,
+            )
         return cls(
             name=spec.name,
             in_channels=spec.input.channels,
@@ -220,7 +228,12 @@ class Space:
     @cached_property
     def stem(self) -> Stem:
         return Stem(
-            self.in_channels, self.stem_channels, self.stem_stride, self.stem_activation, self.height, self.width
+            self.in_channels,
+            self.stem_channels,
+            self.stem_stride,
+            self.stem_activation,
+            self.height,
+            self.width,
         )
 
     @cached_property
@@ -244,9 +257,7 @@ class Space:
     @cached_property
     def _blocks(self) -> tuple[tuple[tuple[Block, ...], ...], ...]:
         return tuple(
-            tuple(
-                tuple(self._geometry(s, b, config) for config in stage.configs) for b in range(stage.max_depth)
-            )
+            tuple(tuple(self._geometry(s, b, config) for config in stage.configs) for b in range(stage.max_depth))
             for s, stage in enumerate(self.stages)
         )
 
@@ -269,9 +280,7 @@ class Space:
     @cached_property
     def head(self) -> Head:
         channels, height, width = self._stage_inputs[-1]
-        return Head(
-            channels, self.head_features, self.head_hidden, self.classes, self.head_activation, height, width
-        )
+        return Head(channels, self.head_features, self.head_hidden, self.classes, self.head_activation, height, width)
 
     def fixed_parts(self) -> list[tuple[str, Part]]:
         """The parts that every architecture shares."""
@@ -337,7 +346,9 @@ class Space:
         for s, (stage, (blocks, configs)) in enumerate(zip(values, shapes, strict=True)):
             if len(stage) != blocks or any(len(row) != configs for row in stage):
                 found = f"{len(stage)} x {sorted({len(row) for row in stage})}"
-                raise InputError(f"{what}: stage {s + 1} must be {blocks} blocks x {configs} configurations, got {found}")
+                raise InputError(
+                    f"{what}: stage {s + 1} must be {blocks} blocks x {configs} configurations, got {found}"
+                )
             checked.append(tuple(_finite(row, f"{what} of {part_name(s, b)}", minimum) for b, row in enumerate(stage)))
         return tuple(checked)
 

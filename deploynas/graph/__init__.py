@@ -1,0 +1,11 @@
+"""ONNX graphs of blocks and of whole networks, from the space alone or from given weights. No torch.
+
+The graph that is profiled is the graph that is shipped: batch norm folded, node names that carry stage and
+block (`stage3/block2/depthwise`), and operators in the form the runtime fuses best.
+"""
+
+from __future__ import annotations
+
+from deploynas.graph.network import block, network, part, weight_shapes
+
+__all__ = ["block", "network", "part", "weight_shapes"]

@@ -19,7 +19,7 @@ from deploynas.space import Architecture, Ragged, Space
 
 
 class Measurement(BaseModel):
-    """One thing that was timed. `samples_ms[w]` are the raw samples of worker process w."""
+    """One thing that was timed. `samples_ms[v]` are the raw samples of its v-th visit."""
 
     name: str
     latency_ms: float
@@ -39,13 +39,29 @@ class Validation(BaseModel):
     networks: list[NetworkMeasurement]
     mean_error: float  # mean of |predicted - measured| / measured
     max_error: float
-    kendall_tau: float
+    kendall_tau: float | None  # None where all measurements are equal
+
+    @classmethod
+    def of(cls, networks: list[NetworkMeasurement]) -> Validation:
+        from scipy.stats import kendalltau
+
+        measured = [network.latency_ms for network in networks]
+        predicted = [network.predicted_ms for network in networks]
+        errors = [abs(p - m) / m for p, m in zip(predicted, measured, strict=True)]
+        tau = float(kendalltau(predicted, measured).statistic)
+        return cls(
+            networks=networks,
+            mean_error=sum(errors) / len(errors),
+            max_error=max(errors),
+            kendall_tau=tau if tau == tau else None,
+        )
 
 
 class Correction(BaseModel):
     """How isolated blocks became parts of a network, and what else was tried."""
 
     method: str
+    coefficients: dict[str, float]
     held_out_error: dict[str, float]  # mean relative error of each method tried, on networks held out from it
     networks: list[NetworkMeasurement]
 

@@ -43,7 +43,7 @@ Stride = Literal[1, 2]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class InputFile(_Strict):

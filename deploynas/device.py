@@ -1,0 +1,143 @@
+"""Devices: what to measure on and how, written by hand in `devices/*.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from deploynas.errors import InputError
+from deploynas.files import content_hash, read_yaml
+
+# short name: (the runtime's name, the package that carries it)
+PROVIDERS = {
+    "cpu": ("CPUExecutionProvider", "onnxruntime"),
+    "cuda": ("CUDAExecutionProvider", "onnxruntime-gpu"),
+    "tensorrt": ("TensorrtExecutionProvider", "onnxruntime-gpu"),
+    "openvino": ("OpenVINOExecutionProvider", "onnxruntime-openvino"),
+    "directml": ("DmlExecutionProvider", "onnxruntime-directml"),
+    "rocm": ("ROCMExecutionProvider", "onnxruntime-rocm"),
+    "migraphx": ("MIGraphXExecutionProvider", "onnxruntime-migraphx"),
+    "qnn": ("QNNExecutionProvider", "onnxruntime-qnn"),
+    "coreml": ("CoreMLExecutionProvider", "onnxruntime"),
+    "xnnpack": ("XnnpackExecutionProvider", "onnxruntime"),
+}
+
+
+def _known_statistic(text: str) -> str:
+    percentile = text[1:] if text[:1] == "p" else ""
+    if text not in ("mean", "median", "min") and not (percentile.isdigit() and 0 < int(percentile) < 100):
+        raise ValueError("be `mean`, `median`, `min` or a percentile such as `p20`")
+    return text
+
+
+def _known_provider(text: str) -> str:
+    if text not in PROVIDERS and not text.endswith("ExecutionProvider"):
+        raise ValueError(f"be one of {', '.join(PROVIDERS)}, or the runtime's own name (`…ExecutionProvider`)")
+    return text
+
+
+def _thread_count(value: Any) -> int | str:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4096):
+        return value
+    raise ValueError("be a number from 1 to 4096, or `all`")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Effort(_Strict):
+    """How much to measure. The planned visits are always made; the time limit ends the repeats after them."""
+
+    workers: int = Field(default=2, ge=1, le=100)  # fresh processes, each of which measures everything
+    visits: int = Field(default=6, ge=2, le=1000)  # to each entry by each worker, in random order
+    runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit, after one that is not timed
+    min_visit_ms: float = Field(default=3.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
+    calibration_networks: int = Field(default=30, ge=0, le=10_000)
+    validation_networks: int = Field(default=20, ge=2, le=10_000)
+    max_relative_error: float = Field(default=0.02, gt=0, le=1)  # above it an entry is unstable, and repeated
+    time_limit_s: float = Field(default=55.0, gt=0, le=86_400)
+
+
+class Budgets(_Strict):
+    """Limits that CI gates hold networks to."""
+
+    latency_ms: float | None = Field(default=None, gt=0, le=1e6)
+    params: float | None = Field(default=None, gt=0)
+    macs: float | None = Field(default=None, gt=0)
+    size_bytes: float | None = Field(default=None, gt=0)
+    peak_memory_bytes: float | None = Field(default=None, gt=0)
+
+
+class ExpectedHardware(_Strict):
+    """What must be true of the machine before anything is measured on it."""
+
+    machine: str | None = None  # as `uname -m`: x86_64, aarch64, …
+    processor_contains: str | None = None
+    min_cores: int | None = Field(default=None, ge=1, le=4096)
+
+
+class Device(_Strict):
+    """A device profile. `Device.load("cpu-1t")` or `Device.load("my-device.yaml")`."""
+
+    schema_: Literal["deploynas/device"] = Field(default="deploynas/device", alias="schema")
+    schema_version: Literal[1] = 1
+    name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str = ""
+    provider: Annotated[str, AfterValidator(_known_provider)]
+    provider_options: dict[str, str | int | float | bool] = {}
+    threads: Annotated[Any, AfterValidator(_thread_count)] = 1  # a number, or `all`
+    batch: int = Field(default=1, ge=1, le=65_536)
+    precision: Literal["fp32", "int8"] = "fp32"
+    # low percentiles repeat on machines with neighbours, where the median follows the neighbours
+    statistic: Annotated[str, AfterValidator(_known_statistic)] = "p20"
+    effort: Effort = Effort()
+    budgets: Budgets = Budgets()
+    hardware: ExpectedHardware = ExpectedHardware()
+
+    @classmethod
+    def load(cls, source: str | Path) -> Device:
+        """A device in `devices/` by name, or a YAML file by path."""
+        path = Path(source)
+        if path.suffix in (".yaml", ".yml") or path.is_file():
+            return read_yaml(path, cls)
+        named = _folder() / f"{source}.yaml"
+        if not named.exists():
+            known = ", ".join(found.stem for found in shipped()) or "none found"
+            raise InputError(f"no device `{source}`", hint=f"one of {known}, or the path of a YAML file")
+        return read_yaml(named, cls)
+
+    @property
+    def provider_name(self) -> str:
+        """The runtime's name of the provider."""
+        return PROVIDERS[self.provider][0] if self.provider in PROVIDERS else self.provider
+
+    @property
+    def provider_package(self) -> str | None:
+        """The package to install for it, where known."""
+        return dict(PROVIDERS.values()).get(self.provider_name)
+
+    def describe(self) -> dict[str, Any]:
+        return self.model_dump(by_alias=True)
+
+    @property
+    def hash(self) -> str:
+        """Names what a latency depends on: two devices that differ only in words or budgets have one hash."""
+        what = self.model_dump(include={"provider_options", "threads", "batch", "precision", "statistic"})
+        return content_hash({**what, "provider": self.provider_name})
+
+
+def shipped() -> list[Path]:
+    """The device files that ship with deploynas."""
+    return sorted(_folder().glob("*.yaml"))
+
+
+def _folder() -> Path:
+    """`devices/` of the working folder if there is one (a project's own), else of the clone or installation."""
+    here = Path("devices")
+    if here.is_dir():
+        return here
+    clone = Path(__file__).parent.parent / "devices"
+    return clone if clone.is_dir() else Path(__file__).parent / "devices"

@@ -1,0 +1,157 @@
+"""Writes an ONNX graph operator by operator. Tensors are named after the node that makes them.
+
+A convolution asks for `<name>/weight` and `<name>/bias`; where they come from (a trained network or a random
+buffer) is the `Weights` source's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from deploynas.errors import InputError
+
+OPSET = 17  # HardSwish (14) as one operator, which the runtime fuses into convolutions
+IR_VERSIONS = ((19, 9), (21, 10), (22, 10), (23, 11))  # first IR version that carries an opset
+DYNAMIC = "batch"
+
+Weights = Callable[[str, tuple[int, ...]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value in the graph: its name and its shape for one image."""
+
+    name: str
+    channels: int
+    height: int = 1
+    width: int = 1
+
+
+class GraphWriter:
+    """Collects nodes and initialisers, then makes a model of them."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: dict[str, onnx.TensorProto] = {}
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        out_channels: int,
+        kernel: int = 1,
+        stride: int = 1,
+        *,
+        depthwise: bool = False,
+        activation: str | None = None,
+    ) -> Tensor:
+        shape = (out_channels, 1 if depthwise else x.channels, kernel, kernel)
+        inputs = [x.name, *self._parameters(name, shape, x.name)]
+        self._node(
+            "Conv",
+            name,
+            inputs,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[kernel // 2] * 4,
+            group=out_channels if depthwise else 1,
+        )
+        out = Tensor(name, out_channels, -(-x.height // stride), -(-x.width // stride))
+        return self.activate(out, activation)
+
+    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor:
+        inputs = [x.name, *self._parameters(name, (outputs, x.channels), x.name)]
+        self._node("Gemm", name, inputs, transB=1)
+        y = Tensor(name, outputs)
+        return self.activate(y, activation) if activation else y
+
+    def activate(self, x: Tensor, activation: str | None) -> Tensor:
+        name = f"{x.name}/act"
+        if activation is None:
+            return x
+        if activation == "relu":
+            self._node("Relu", name, [x.name])
+        elif activation == "hard_swish":
+            self._node("HardSwish", name, [x.name])
+        elif activation == "hard_sigmoid":
+            self._node("HardSigmoid", name, [x.name], alpha=1 / 6, beta=0.5)
+        elif activation == "relu6":
+            self._node("Clip", name, [x.name, self._scalar("zero", 0.0), self._scalar("six", 6.0)])
+        elif activation == "swish":
+            self._node("Sigmoid", f"{name}/sigmoid", [x.name])
+            self._node("Mul", name, [x.name, f"{name}/sigmoid"])
+        else:
+            raise InputError(f"no activation `{activation}`")
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def global_pool(self, name: str, x: Tensor) -> Tensor:
+        # not ReduceMean: only GlobalAveragePool stays in the runtime's blocked layout
+        self._node("GlobalAveragePool", name, [x.name])
+        return Tensor(name, x.channels)
+
+    def flatten(self, name: str, x: Tensor) -> Tensor:
+        self._node("Flatten", name, [x.name])
+        return Tensor(name, x.channels * x.height * x.width)
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        self._node("Add", name, [x.name, y.name])
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
+        """x times a gate per channel."""
+        self._node("Mul", name, [x.name, gate.name])
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def finish(self, y: Tensor, name: str) -> Tensor:
+        """Give the last value the name that callers of the model will use."""
+        self.nodes[-1].output[0] = name
+        return Tensor(name, y.channels, y.height, y.width)
+
+    def model(
+        self, x: Tensor, y: Tensor, batch: int | None, opset: int, metadata: Mapping[str, str]
+    ) -> onnx.ModelProto:
+        first = batch if batch is not None else DYNAMIC
+        output_shape = [first, y.channels] + ([y.height, y.width] if y.height * y.width > 1 else [])
+        graph = helper.make_graph(
+            self.nodes,
+            "deploynas",
+            [helper.make_tensor_value_info(x.name, TensorProto.FLOAT, [first, x.channels, x.height, x.width])],
+            [helper.make_tensor_value_info(y.name, TensorProto.FLOAT, output_shape)],
+            list(self.initializers.values()),
+        )
+        ir_version = max([8] + [ir for first_opset, ir in IR_VERSIONS if opset >= first_opset])
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", opset)],
+            ir_version=ir_version,  # the oldest that will do: older runtimes read the file too
+            producer_name="deploynas",
+        )
+        helper.set_model_props(model, dict(metadata))
+        return model
+
+    def _node(self, kind: str, name: str, inputs: list[str], **attributes: Any) -> None:
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+
+    def _parameters(self, name: str, shape: tuple[int, ...], x: str) -> list[str]:
+        """Weight and bias of the operator that reads value `x`."""
+        weight, bias = f"{name}/weight", f"{name}/bias"
+        self._constant(weight, self.weights(weight, shape))
+        self._constant(bias, self.weights(bias, shape[:1]))
+        return [weight, bias]
+
+    def _scalar(self, name: str, value: float) -> str:
+        return self._constant(name, np.asarray(value, np.float32))
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        if name not in self.initializers:
+            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+            content = np.ascontiguousarray(value).tobytes()
+            self.initializers[name] = helper.make_tensor(name, kind, value.shape, content, raw=True)
+        return name

@@ -1,0 +1,127 @@
+"""From isolated blocks to blocks in a network: what isolation misses, fitted on whole networks.
+
+A block measured alone pays for the call into the runtime, and for converting its input and output between the
+runtime's layouts; inside a network it pays neither, but meets colder caches. Every correction here is additive over
+blocks, so that the table stays a table:
+
+    block_ms = scale * isolated_ms + per_block + per_element * (input + output elements)
+
+Which terms are kept is decided by error on networks held out from the fit. docs/latency-model.md has what was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deploynas.space import Architecture, Block, Ragged, Space
+
+FOLDS = 10
+# terms of each correction, simplest first; `sum` is what most latency tables are
+METHODS: dict[str, tuple[str, ...]] = {
+    "sum": (),
+    "scale": ("scale",),
+    "affine": ("scale", "constant"),
+    "per-block": ("scale", "constant", "per_block"),
+    "layout": ("scale", "constant", "per_block", "per_element"),
+}
+
+
+@dataclass(frozen=True)
+class IsolatedTable:
+    """The measured parts, before any correction."""
+
+    space: Space
+    fixed_ms: float
+    block_ms: Ragged
+
+    def terms(self, architecture: Architecture) -> dict[str, float]:
+        """The value of every term of a correction, summed over a network."""
+        blocks = [self.space.block(s, b, c) for s, b, c in architecture.decisions()]
+        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in architecture.decisions())
+        return {
+            "scale": isolated,
+            "constant": 1.0,
+            "per_block": float(len(blocks)),
+            "per_element": sum(_elements(block) for block in blocks),
+        }
+
+
+@dataclass(frozen=True)
+class FittedCorrection:
+    method: str
+    coefficients: dict[str, float]
+    held_out_error: dict[str, float]  # of every method tried
+
+    def apply(self, table: IsolatedTable) -> tuple[float, Ragged]:
+        """The corrected fixed part and blocks."""
+        weight = {"scale": 1.0, "constant": 0.0, "per_block": 0.0, "per_element": 0.0, **self.coefficients}
+
+        def corrected(s: int, b: int, c: int, isolated_ms: float) -> float:
+            elements = _elements(table.space.block(s, b, c))
+            return weight["scale"] * isolated_ms + weight["per_block"] + weight["per_element"] * elements
+
+        blocks = tuple(
+            tuple(tuple(corrected(s, b, c, ms) for c, ms in enumerate(row)) for b, row in enumerate(stage))
+            for s, stage in enumerate(table.block_ms)
+        )
+        return weight["scale"] * table.fixed_ms + weight["constant"], blocks
+
+
+def fit(table: IsolatedTable, networks: Sequence[Architecture], measured_ms: Sequence[float]) -> FittedCorrection:
+    """The method with the smallest error on held-out networks, fitted on all of them."""
+    terms = [table.terms(network) for network in networks]
+    measured = np.asarray(measured_ms, float)
+    errors, fitted = {}, {}
+    for method, names in METHODS.items():
+        if len(networks) < 4 * len(names):
+            continue  # too few networks to tell the terms apart
+        coefficients = _solve(names, terms, measured)
+        if not _physical(FittedCorrection(method, coefficients, {}).apply(table)):
+            continue
+        fitted[method] = coefficients
+        errors[method] = _held_out_error(names, terms, measured)
+    best = min(errors, key=lambda method: errors[method])
+    return FittedCorrection(best, fitted[best], errors)
+
+
+def _solve(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.ndarray) -> dict[str, float]:
+    """Least squares of the relative error."""
+    if not names:
+        return {}
+    matrix = np.array([[term[name] for name in names] for term in terms])
+    scaled = matrix / measured[:, None]
+    size = np.abs(scaled).max(axis=0)  # the terms have very different units
+    solution = np.linalg.lstsq(scaled / size, np.ones(len(measured)), rcond=None)[0] / size
+    return dict(zip(names, solution.tolist(), strict=True))
+
+
+def _held_out_error(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.ndarray) -> float:
+    """Mean relative error by cross-validation."""
+    count = len(terms)
+    if count == 0:
+        return 0.0
+    order = np.random.default_rng(0).permutation(count)
+    errors = []
+    for held_out in np.array_split(order, min(FOLDS, count)):
+        kept = np.setdiff1d(order, held_out)
+        coefficients = _solve(names, [terms[i] for i in kept], measured[kept]) if len(kept) else {}
+        for i in held_out:
+            predicted = sum(coefficients[n] * terms[i][n] for n in names) if names else terms[i]["scale"]
+            errors.append(abs(predicted - measured[i]) / measured[i])
+    return float(np.mean(errors))
+
+
+def _physical(corrected: tuple[float, Ragged]) -> bool:
+    """No part of a network takes less than no time."""
+    fixed, blocks = corrected
+    return fixed >= 0 and all(ms >= 0 for stage in blocks for row in stage for ms in row)
+
+
+def _elements(block: Block) -> float:
+    """Elements, in millions, that isolation converts between layouts: the block's input and output."""
+    entering = block.in_channels * block.height * block.width
+    leaving = block.out_channels * -(-block.height // block.stride) * -(-block.width // block.stride)
+    return (entering + leaving) / 1e6

@@ -1,0 +1,259 @@
+"""Builds the latency table of a space on a device: isolated parts, correction, validation on whole networks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deploynas.costs import Costs
+from deploynas.device import Device
+from deploynas.files import now
+from deploynas.latency.correction import IsolatedTable, fit
+from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
+from deploynas.latency.journal import Journal
+from deploynas.latency.measure import measurement, network_entry, visit
+from deploynas.latency.session import require_provider
+from deploynas.latency.table import (
+    Correction,
+    Evidence,
+    LatencyTable,
+    NetworkMeasurement,
+    Validation,
+)
+from deploynas.latency.worker import Entry, Visit
+from deploynas.progress import OnProgress, silent
+from deploynas.space import Architecture, Block, Ragged, Space, part_name
+
+MEMORY_SHARE = 0.25  # of the free memory that loaded networks may take in one worker
+
+
+def profile(
+    device: Device,
+    space: Space,
+    *,
+    journal: str | Path | None = None,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
+) -> LatencyTable:
+    """Measure every block configuration of the space on the device, and test the table on whole networks.
+
+    With `journal` (a path), work survives a crash: the same call goes on where it stopped.
+    """
+    require_hardware(device)
+    require_provider(device)
+    work = _Work.plan(device, space, seed)
+    path = Path(journal) if journal else None
+    if path is None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="deploynas-") as folder:
+            return _measure(work, Path(folder) / "journal.jsonl", on_progress)
+    return _measure(work, path, on_progress)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Everything that will be measured, decided before anything is."""
+
+    device: Device
+    space: Space
+    seed: int
+    parts: list[Entry]
+    calibration: list[Entry]
+    validation: list[Entry]
+
+    @classmethod
+    def plan(cls, device: Device, space: Space, seed: int) -> _Work:
+        rng = np.random.default_rng(seed)
+        effort = device.effort
+        calibration = _calibration_networks(space, effort.calibration_networks, rng)
+        taken = set(calibration)
+        validation: list[Architecture] = []
+        limit = min(effort.validation_networks, space.size() - len(taken))
+        while len(validation) < limit:
+            candidate = space.sample(rng)
+            if candidate not in taken:
+                taken.add(candidate)
+                validation.append(candidate)
+        return cls(
+            device,
+            space,
+            seed,
+            _part_entries(space),
+            [network_entry(f"calibration/{i}", a) for i, a in enumerate(calibration)],
+            [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
+        )
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [*self.parts, *self.calibration, *self.validation]
+
+    def header(self) -> dict[str, Any]:
+        """What must be the same for two runs to share a journal."""
+        return {
+            "schema": "deploynas/profile-journal",
+            "schema_version": 1,
+            "space_hash": self.space.hash,
+            "device_hash": self.device.hash,
+            "effort": self.device.effort.model_dump(exclude={"time_limit_s", "max_relative_error"}),
+            "hardware": hardware().fingerprint,
+            "versions": versions(),
+            "seed": self.seed,
+        }
+
+
+def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
+    started, load_before, date = time.monotonic(), load_average(), now()
+    journal = Journal(path, work.header())
+    try:
+        _planned_visits(work, journal, on_progress)
+        _settle(work, journal, started, on_progress)
+    finally:
+        journal.close()
+    table = _assemble(
+        work,
+        journal,
+        provenance={
+            "date": date,
+            "duration_s": round(time.monotonic() - started, 1),
+            "resumed": journal.resumed,
+            "hardware": hardware().model_dump(),
+            "versions": versions(),
+            "provider": work.device.provider_name,
+            "load_before": load_before,
+            "load_after": load_average(),
+            "seed": work.seed,
+        },
+    )
+    return table
+
+
+def _planned_visits(work: _Work, journal: Journal, on_progress: OnProgress) -> None:
+    effort = work.device.effort
+    total = effort.workers * effort.visits * len(work.entries)
+    # planned visits are nearly all of the work; the rest of the bar belongs to the repeats
+    done = sum(len(visits) for visits in journal.visits.values())
+    for worker in range(effort.workers):
+        for group in _groups(work, worker):
+            missing = {e.key: max(0, effort.visits - journal.count(e.key, worker)) for e in group}
+            for _ in _visit(work, journal, group, missing, worker):
+                done += 1
+                on_progress(min(0.95, 0.95 * done / total), f"process {worker + 1} of {effort.workers}")
+
+
+def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgress) -> None:
+    """Measure unstable entries again, in fresh processes, until they settle or the time is up."""
+    device = work.device
+    worker = device.effort.workers
+    while True:
+        unstable = [e for e in work.entries if not measurement(e.key, journal.of(e.key), device).stable]
+        if not unstable or time.monotonic() - started > device.effort.time_limit_s:
+            return
+        missing = {entry.key: device.effort.visits for entry in unstable}
+        for _ in _visit(work, journal, unstable, missing, worker):
+            on_progress(0.97, f"{len(unstable)} unstable entries again")
+            if time.monotonic() - started > device.effort.time_limit_s:
+                return
+        worker += 1
+
+
+def _visit(
+    work: _Work, journal: Journal, entries: list[Entry], missing: dict[str, int], worker: int
+) -> Iterator[Visit]:
+    for made in visit(work.device, work.space, entries, missing, worker, work.seed):
+        journal.add(made)
+        yield made
+
+
+def _groups(work: _Work, worker: int) -> list[list[Entry]]:
+    """All entries at once, or as many shuffled groups as it takes for their weights to fit into memory."""
+    import psutil
+
+    # a loaded network holds its weights up to three times: file, initialisers, packed for the kernels
+    need = sum(
+        3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in work.entries if e.choices
+    )
+    count = max(1, int(np.ceil(need / (MEMORY_SHARE * psutil.virtual_memory().available))))
+    if count == 1:
+        return [work.entries]
+    order = np.random.default_rng((work.seed, worker)).permutation(len(work.entries))
+    return [[work.entries[i] for i in chunk] for chunk in np.array_split(order, count)]
+
+
+def _part_entries(space: Space) -> list[Entry]:
+    """Fixed parts, and every distinct block geometry once, named after the first block that has it."""
+    entries = [Entry(key=name, kind="part") for name, _ in space.fixed_parts()]
+    entries += [Entry(key=key, kind="block", block=place) for key, place in _first_places(space).values()]
+    return entries
+
+
+def _first_places(space: Space) -> dict[Block, tuple[str, tuple[int, int, int]]]:
+    places: dict[Block, tuple[str, tuple[int, int, int]]] = {}
+    for s, stage in enumerate(space.stages):
+        for b in range(stage.max_depth):
+            for c, config in enumerate(stage.configs):
+                places.setdefault(space.block(s, b, c), (f"{part_name(s, b)}/{config}", (s, b, c)))
+    return places
+
+
+def _calibration_networks(space: Space, count: int, rng: np.random.Generator) -> list[Architecture]:
+    """Both ends of the space and random networks: a correction must hold where a search will end up."""
+    if count == 0:
+        return []
+    networks = dict.fromkeys([space.smallest(), space.heaviest()][:count])
+    while len(networks) < min(count, space.size()):
+        networks[space.sample(rng)] = None
+    return list(networks)
+
+
+def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:
+    device, space = work.device, work.space
+    measured = {entry.key: measurement(entry.key, journal.of(entry.key), device) for entry in work.entries}
+    isolated = IsolatedTable(space, *_isolated_arrays(space, {k: m.latency_ms for k, m in measured.items()}))
+    networks = [space.architecture(e.choices or []) for e in work.calibration]
+    correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.calibration])
+    fixed_ms, block_ms = correction.apply(isolated)
+    table = LatencyTable.from_arrays(space, fixed_ms, block_ms)
+
+    def compared(entries: list[Entry]) -> list[NetworkMeasurement]:
+        return [
+            NetworkMeasurement(
+                **measured[e.key].model_dump(),
+                choices=e.choices or [],
+                predicted_ms=table.predict(space.architecture(e.choices or [])),
+            )
+            for e in entries
+        ]
+
+    evidence = Evidence(
+        device=device.describe(),
+        device_hash=device.hash,
+        parts=[measured[e.key] for e in work.parts],
+        correction=Correction(
+            method=correction.method,
+            coefficients=correction.coefficients,
+            held_out_error=correction.held_out_error,
+            networks=compared(work.calibration),
+        ),
+        validation=Validation.of(compared(work.validation)),
+        provenance=provenance,
+    )
+    return LatencyTable(space, table.fixed_ms, table.block_ms, evidence)
+
+
+def _isolated_arrays(space: Space, latency_ms: dict[str, float]) -> tuple[float, Ragged]:
+    places = _first_places(space)
+    fixed = sum(latency_ms[name] for name, _ in space.fixed_parts())
+    blocks = tuple(
+        tuple(
+            tuple(latency_ms[places[space.block(s, b, c)][0]] for c in range(len(stage.configs)))
+            for b in range(stage.max_depth)
+        )
+        for s, stage in enumerate(space.stages)
+    )
+    return fixed, blocks

@@ -1,0 +1,173 @@
+"""One model, loaded on one device, ready to be timed.
+
+The provider asked for is the provider that runs: one that is not installed, or that hands nodes back to the CPU,
+is an error. Inputs and outputs are bound to the device's own memory once, so that copies are not timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from deploynas.device import Device
+from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.hardware import hardware
+
+# providers whose tensors live in memory of their own; the others work on the host's
+_MEMORY = {
+    "CUDAExecutionProvider": "cuda",
+    "TensorrtExecutionProvider": "cuda",
+    "ROCMExecutionProvider": "cuda",
+    "MIGraphXExecutionProvider": "cuda",
+    "DmlExecutionProvider": "dml",
+}
+_NUMPY_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(bool)": np.bool_,
+}
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def require_provider(device: Device) -> None:
+    """Fail early, and by name, when the runtime does not have the device's provider."""
+    import onnxruntime
+
+    available = onnxruntime.get_available_providers()
+    if device.provider_name in available:
+        return
+    package = device.provider_package
+    hint = f"installed: {', '.join(available)}"
+    if package:
+        hint = f"`pip install {package}` (in place of the onnxruntime that is installed now); {hint}"
+    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)
+
+
+class Session:
+    """A loaded model with bound input and output."""
+
+    def __init__(
+        self,
+        model: bytes | Path,
+        device: Device,
+        shapes: Shapes | None = None,
+        profile_prefix: str | None = None,
+    ) -> None:
+        require_provider(device)
+        self._session = _load(model, device, profile_prefix)
+        memory = _MEMORY.get(device.provider_name, "cpu")
+        device_id = int(device.provider_options.get("device_id", 0)) if memory != "cpu" else 0
+        self._binding = self._session.io_binding()
+        inputs = make_inputs(self._session.get_inputs(), device.batch, shapes or {})
+        import onnxruntime
+
+        for name, value in inputs.items():
+            held = onnxruntime.OrtValue.ortvalue_from_numpy(value, memory, device_id)
+            self._binding.bind_ortvalue_input(name, held)
+        for output in self._session.get_outputs():
+            self._binding.bind_output(output.name, memory, device_id)
+        self._on_host = memory == "cpu"
+
+    def run(self) -> None:
+        """One inference, finished when this returns."""
+        self._session.run_with_iobinding(self._binding)
+        if not self._on_host:
+            self._binding.synchronize_outputs()
+
+    def time_ms(self, runs: int) -> list[float]:
+        """Time each of a number of inferences."""
+        clock, run = time.perf_counter_ns, self.run
+        samples = []
+        collecting = gc.isenabled()
+        gc.disable()  # a collection in the middle of a sample would be timed
+        try:
+            for _ in range(runs):
+                start = clock()
+                run()
+                samples.append((clock() - start) / 1e6)
+        finally:
+            if collecting:
+                gc.enable()
+        return samples
+
+    def end_profiling(self) -> Path:
+        return Path(self._session.end_profiling())
+
+
+def _load(model: bytes | Path, device: Device, profile_prefix: str | None) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = hardware().cores if device.threads == "all" else device.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors reach us as exceptions
+    if device.provider_name != "CPUExecutionProvider":
+        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if profile_prefix:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_prefix
+    choice = (device.provider_name, {key: _option(value) for key, value in device.provider_options.items()})
+    source = str(model) if isinstance(model, Path) else model
+    try:
+        session = onnxruntime.InferenceSession(source, options, providers=[choice], enable_fallback=0)
+    except Exception as error:  # the runtime raises its own private types, and plain RuntimeError
+        reason = str(error).strip().splitlines()[0]
+        if isinstance(model, Path):
+            raise InputError(f"{model}: ONNX Runtime cannot load it on `{device.name}`: {reason}") from error
+        raise DeployNASError(f"ONNX Runtime cannot load a graph on `{device.name}`: {reason}") from error
+    used = session.get_providers()
+    if used[0] != device.provider_name:
+        raise DeployNASError(
+            f"device `{device.name}` asks for `{device.provider_name}`, the runtime fell back to `{used[0]}`",
+            hint="see the runtime's own message above; the provider's libraries may be missing",
+        )
+    return session
+
+
+def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndarray]:
+    """Random inputs; a free first dimension takes the batch, any other free one must be given."""
+    rng = np.random.default_rng(0)
+    known = {argument.name for argument in signature}
+    unknown = sorted(set(shapes) - known)
+    if unknown:
+        raise InputError(f"the model has no input `{unknown[0]}`", hint=f"its inputs: {', '.join(sorted(known))}")
+    inputs = {}
+    for argument in signature:
+        if argument.type not in _NUMPY_TYPES:
+            raise InputError(f"input `{argument.name}` is a {argument.type}, which cannot be made up")
+        kind = np.dtype(_NUMPY_TYPES[argument.type])
+        shape = shapes.get(argument.name) or _free_batch(argument, batch)
+        if kind.kind == "f":
+            inputs[argument.name] = rng.standard_normal(shape).astype(kind)
+        else:
+            # small whole numbers are valid as pixels, as masks and as indices
+            inputs[argument.name] = rng.integers(0, 2, size=shape).astype(kind)
+    return inputs
+
+
+def _free_batch(argument: Any, batch: int) -> tuple[int, ...]:
+    shape = [batch if i == 0 and not isinstance(size, int) else size for i, size in enumerate(argument.shape)]
+    if not all(isinstance(size, int) and size > 0 for size in shape):
+        printed = ",".join(str(size) for size in argument.shape)
+        example = ",".join(str(size) if isinstance(size, int) and size > 0 else "224" for size in shape)
+        raise InputError(
+            f"input `{argument.name}` has a dynamic shape ({printed})",
+            hint=f"give it, for example `--shape {argument.name}={example}`",
+        )
+    return tuple(shape)
+
+
+def _option(value: str | int | float | bool) -> str:
+    """Provider options are strings; the runtime spells booleans 1 and 0."""
+    return str(int(value)) if isinstance(value, bool) else str(value)

@@ -1,0 +1,48 @@
+"""From raw samples to one number and its uncertainty.
+
+Samples of one visit share whatever the machine was doing then, so visits, not samples, are resampled for the
+error: a cluster bootstrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+BOOTSTRAPS = 200
+
+
+def summarise(samples_ms: Sequence[float] | np.ndarray, statistic: str) -> float:
+    """`mean`, `median`, `min` or a percentile such as `p20`."""
+    samples = np.asarray(samples_ms, float)
+    if statistic == "mean":
+        return float(samples.mean())
+    if statistic == "min":
+        return float(samples.min())
+    return float(np.quantile(samples, _quantile(statistic)))
+
+
+def relative_error(visits: Sequence[Sequence[float]], statistic: str) -> float:
+    """Half-width of the 95 % interval of the statistic, over the statistic itself."""
+    if len(visits) < 2:
+        return float("inf")
+    samples = np.concatenate([np.asarray(visit, float) for visit in visits])
+    visit_of = np.repeat(np.arange(len(visits)), [len(visit) for visit in visits])
+    order = np.argsort(samples)
+    samples, visit_of = samples[order], visit_of[order]
+    # how often each visit is drawn, then how often each sample is: one row a bootstrap
+    chances = np.full(len(visits), 1 / len(visits))
+    drawn = np.random.default_rng(0).multinomial(len(visits), chances, size=BOOTSTRAPS)
+    weights = drawn[:, visit_of]
+    if statistic == "mean":
+        values = weights @ samples / weights.sum(axis=1)
+    else:
+        share = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+        quantile = 0.0 if statistic == "min" else _quantile(statistic)
+        values = samples[np.argmax((share >= quantile) & (weights > 0), axis=1)]
+    return float(1.96 * np.std(values) / summarise(samples, statistic))
+
+
+def _quantile(statistic: str) -> float:
+    return 0.5 if statistic == "median" else int(statistic[1:]) / 100
