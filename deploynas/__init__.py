@@ -14,18 +14,23 @@ _HOMES = {
     "Space": "deploynas.space",
     "Architecture": "deploynas.space",
     "Costs": "deploynas.costs",
+    "Device": "deploynas.device",
     "LatencyTable": "deploynas.latency.table",
+    "profile": "deploynas.latency.profile",
     "DeployNASError": "deploynas.errors",
 }
+_MODULES = ("graph",)
 
-__all__ = [*_HOMES]
+__all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"deploynas.{name}")
     raise AttributeError(f"module 'deploynas' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *__all__])

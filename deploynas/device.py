@@ -52,13 +52,14 @@ class Effort(_Strict):
     """How much to measure. The planned visits are always made; the time limit ends the repeats after them."""
 
     workers: int = Field(default=2, ge=1, le=100)  # fresh processes, each of which measures everything
-    visits: int = Field(default=6, ge=2, le=1000)  # to each entry by each worker, in random order
-    runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit, after one that is not timed
+    visits: int = Field(default=4, ge=2, le=1000)  # to each entry by each worker, in random order
+    warmup_runs: int = Field(default=3, ge=0, le=1000)  # at each visit, not timed: caches need three to settle
+    runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit
     min_visit_ms: float = Field(default=3.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
     calibration_networks: int = Field(default=30, ge=0, le=10_000)
     validation_networks: int = Field(default=20, ge=2, le=10_000)
     max_relative_error: float = Field(default=0.02, gt=0, le=1)  # above it an entry is unstable, and repeated
-    time_limit_s: float = Field(default=55.0, gt=0, le=86_400)
+    time_limit_s: float = Field(default=45.0, gt=0, le=86_400)
 
 
 class Budgets(_Strict):

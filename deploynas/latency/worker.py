@@ -72,7 +72,7 @@ def measure(plan: Plan) -> None:
         keys = [key for key, visits in left.items() if visits]
         for key in rng.permutation(keys):
             session = sessions[key]
-            session.run()  # brings its weights back into the caches
+            session.time_ms(effort.warmup_runs)  # brings its weights back into the caches
             samples = [round(sample, 5) for sample in session.time_ms(runs[key])]
             print(Visit(entry=key, samples_ms=samples).model_dump_json(exclude={"worker"}), flush=True)
             left[key] -= 1

@@ -1,0 +1,137 @@
+"""Is the latency table right about whole networks? Profile, then time networks that the table has never seen.
+
+    python benchmarks/latency_table.py                    # cpu-1t, imagenet, default effort, 60 networks
+    python benchmarks/latency_table.py --load             # the same with a busy loop on another core
+    python benchmarks/latency_table.py --device cpu-all
+
+Prints our prediction beside the plain sum of isolated blocks, and beside MACs with a line fitted on the same
+calibration networks. Each run is added to benchmarks/results/latency_table.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import kendalltau
+
+import deploynas as dn
+from deploynas.costs import Costs
+from deploynas.files import now
+from deploynas.latency.hardware import hardware, load_average, versions
+from deploynas.latency.measure import measure_networks
+
+RESULTS = Path(__file__).parent / "results" / "latency_table.json"
+
+
+def main() -> None:
+    arguments = _arguments()
+    device, space = dn.Device.load(arguments.device), dn.Space.load(arguments.space)
+    burner = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if arguments.load else None
+    try:
+        started = time.perf_counter()
+        table = dn.profile(device, space, seed=arguments.seed)
+        profile_s = time.perf_counter() - started
+        rng = np.random.default_rng(10_000 + arguments.seed)
+        fitted = {
+            tuple(map(tuple, network.choices))
+            for network in [*table.evidence.correction.networks, *table.evidence.validation.networks]
+        }
+        networks = [a for a in (space.sample(rng) for _ in range(2 * arguments.networks)) if a.choices not in fitted]
+        networks = networks[: arguments.networks]
+        measured = np.array([m.latency_ms for m in measure_networks(device, space, networks, seed=1)])
+    finally:
+        if burner:
+            burner.kill()
+    rows = [
+        _row("deploynas table", [table.predict(a) for a in networks], measured),
+        _row("plain sum of isolated blocks", _plain_sum(table, networks), measured),
+        _row("MACs, line fitted on the calibration networks", _macs(table, networks), measured),
+    ]
+    run = {
+        "date": now(),
+        "command": " ".join(["python", *sys.argv]),
+        "device": device.name,
+        "space": space.name,
+        "other_core": "busy" if arguments.load else "quiet",
+        "profile_s": round(profile_s, 1),
+        "networks": len(networks),
+        "measured_ms": {"min": float(measured.min()), "max": float(measured.max())},
+        "correction": table.evidence.correction.method,
+        "held_out_error": table.evidence.correction.held_out_error,
+        "hardware": hardware().processor,
+        "versions": versions(),
+        "load": load_average(),
+        "predictors": rows,
+    }
+    _print(run)
+    RESULTS.parent.mkdir(exist_ok=True)
+    runs = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    RESULTS.write_text(json.dumps([*runs, run], indent=1) + "\n")
+
+
+def _row(name: str, predicted: list[float] | np.ndarray, measured: np.ndarray) -> dict:
+    error = np.abs(np.asarray(predicted) / measured - 1)
+    return {
+        "predictor": name,
+        "mean_error": float(error.mean()),
+        "max_error": float(error.max()),
+        "kendall_tau": float(kendalltau(predicted, measured).statistic),
+    }
+
+
+def _plain_sum(table: dn.LatencyTable, networks: list[dn.Architecture]) -> list[float]:
+    """What a table without correction would say: undo ours."""
+    weight = {"scale": 1.0, "constant": 0.0, "per_block": 0.0, "per_element": 0.0}
+    weight |= table.evidence.correction.coefficients
+    from deploynas.latency.correction import IsolatedTable
+
+    isolated = IsolatedTable(table.space, 0.0, table.block_ms)
+    predictions = []
+    for network in networks:
+        terms = isolated.terms(network)
+        corrected = table.predict(network) - weight["constant"]
+        extra = weight["per_block"] * terms["per_block"] + weight["per_element"] * terms["per_element"]
+        predictions.append((corrected - extra) / weight["scale"])
+    return predictions
+
+
+def _macs(table: dn.LatencyTable, networks: list[dn.Architecture]) -> np.ndarray:
+    space = table.space
+    calibration = table.evidence.correction.networks
+    known = [Costs.of(space, space.architecture(n.choices)).macs for n in calibration]
+    slope, constant = np.polyfit(known, [n.latency_ms for n in calibration], 1)
+    return constant + slope * np.array([Costs.of(space, a).macs for a in networks])
+
+
+def _print(run: dict) -> None:
+    print(
+        f"\n{run['space']} on {run['device']}, other core {run['other_core']}: profile {run['profile_s']} s "
+        f"(correction: {run['correction']}); {run['networks']} networks never fitted on, "
+        f"{run['measured_ms']['min']:.2f} to {run['measured_ms']['max']:.2f} ms\n"
+    )
+    print("| predictor | mean error | worst error | Kendall tau |\n|---|---:|---:|---:|")
+    for row in run["predictors"]:
+        print(
+            f"| {row['predictor']} | {100 * row['mean_error']:.2f} % | {100 * row['max_error']:.2f} % "
+            f"| {row['kendall_tau']:.3f} |"
+        )
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu-1t")
+    parser.add_argument("--space", default="imagenet")
+    parser.add_argument("--networks", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--load", action="store_true", help="keep another core busy meanwhile")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""`deploynas profile`: the latency table of a space on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+
+if TYPE_CHECKING:
+    from deploynas.latency.table import LatencyTable
+
+
+@click.command("profile")
+@click.option("--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file.")
+@click.option("--space", "space_name", default="imagenet", show_default=True, help="Preset, or a YAML file.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table. [profiles/DEVICE.SPACE.json]")
+@click.option("--seed", default=0, show_default=True, help="Chooses the whole networks and the order of measuring.")
+@click.option("--force", is_flag=True, help="Measure again even if the table is there.")
+@json_option
+def command(device_name: str, space_name: str, out: Path | None, seed: int, force: bool, as_json: bool) -> None:
+    """Measure every block configuration of a space on a device.
+
+    Ctrl-C is safe: the same command goes on where it stopped.
+    """
+    from deploynas.device import Device
+    from deploynas.latency.profile import profile
+    from deploynas.space import Space
+
+    device, space = Device.load(device_name), Space.load(space_name)
+    path = out or Path("profiles") / f"{device.name}.{space.name}.json"
+    if path.exists() and not force:
+        table = _existing(path, device.hash, space.hash)
+        say(f"{path} is there already; `--force` measures again")
+    else:
+        journal = path.with_suffix(".partial.jsonl")
+        with progress_bar(f"profiling {space.name} on {device.name}") as on_progress:
+            table = profile(device, space, journal=journal, seed=seed, on_progress=on_progress)
+        table.save(path)
+        journal.unlink(missing_ok=True)
+        say(f"wrote {path}")
+    if as_json:
+        print_json({"path": str(path), **summary(table)})
+        return
+    _print(table)
+    say(f"next: `deploynas search --latency {path} --estimator ESTIMATOR.json --max-latency-ms 10`")
+
+
+def _existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:
+    from deploynas.errors import InputError
+    from deploynas.latency.table import LatencyTable
+
+    table = LatencyTable.load(path)
+    found = (table.evidence.device_hash if table.evidence else "", table.space.hash)
+    if found != (device_hash, space_hash):
+        raise InputError(
+            f"{path} holds the table of another device or space ({table.device_name}, {table.space.name})",
+            hint="choose another `--out`, or overwrite it with `--force`",
+        )
+    return table
+
+
+def summary(table: LatencyTable) -> dict[str, Any]:
+    """What a person or a CI job wants to know of a table."""
+    evidence = table.evidence
+    extremes = {"smallest": table.space.smallest(), "heaviest": table.space.heaviest()}
+    result: dict[str, Any] = {
+        "space": table.space.name,
+        "device": table.device_name,
+        "predicted_ms": {name: table.predict(architecture) for name, architecture in extremes.items()},
+    }
+    if evidence:
+        networks = [*evidence.validation.networks, *evidence.correction.networks]
+        result |= {
+            "entries": len(evidence.parts),
+            "unstable": [m.name for m in [*evidence.parts, *networks] if not m.stable],
+            "correction": evidence.correction.method,
+            "held_out_error": evidence.correction.held_out_error,
+            "validation": evidence.validation.model_dump(exclude={"networks"})
+            | {"networks": len(evidence.validation.networks)},
+            "provenance": evidence.provenance,
+        }
+    return result
+
+
+def _print(table: LatencyTable) -> None:
+    evidence = table.evidence
+    predicted = summary(table)["predicted_ms"]
+    rows = [
+        ("smallest network, predicted", f"{predicted['smallest']:.3f} ms"),
+        ("heaviest network, predicted", f"{predicted['heaviest']:.3f} ms"),
+    ]
+    if evidence:
+        check = evidence.validation
+        unstable = summary(table)["unstable"]
+        rows += [
+            ("distinct parts measured", str(len(evidence.parts))),
+            ("correction chosen", evidence.correction.method),
+            (f"error on {len(check.networks)} whole networks never fitted on, mean", f"{100 * check.mean_error:.2f} %"),
+            ("the same, worst", f"{100 * check.max_error:.2f} %"),
+            ("rank agreement (Kendall tau)", "-" if check.kendall_tau is None else f"{check.kendall_tau:.3f}"),
+            ("entries still unstable (marked in the file)", str(len(unstable))),
+            ("time", f"{evidence.provenance['duration_s']} s"),
+        ]
+    print_table([f"{table.space.name} on {table.device_name}", ""], rows)
