@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from datetime import datetime, timezone
 from pathlib import Path
@@ -49,16 +48,15 @@ def read_yaml(path: Path, model: type[Model]) -> Model:
     return model.model_validate(data)
 
 
+def read_schema(path: Path) -> str | None:
+    """Which of our schemas a JSON file says it has."""
+    data = _json_document(path)
+    return data.get("schema") if isinstance(data, dict) else None
+
+
 def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
     """Read a generated file of the given schema, at most of the given version."""
-    text = _read_text(path)
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}: not a complete JSON document ({error.msg})",
-            hint="the file may have been cut off while it was copied; write it again",
-        ) from error
+    data = _json_document(path)
     found = data.get("schema") if isinstance(data, dict) else None
     if found != schema:
         raise InputError(
@@ -123,10 +121,6 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def finite(value: float) -> bool:
-    return math.isfinite(value)
-
-
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
@@ -138,6 +132,16 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: not a text file") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _json_document(path: Path) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path}:{error.lineno}: not a complete JSON document ({error.msg})",
+            hint="the file may have been cut off while it was copied; write it again",
+        ) from error
 
 
 def _validation_mistakes(path: Path, data: dict, model: type[Model], root: yaml.Node) -> list[str]:

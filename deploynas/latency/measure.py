@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deploynas.device import Device
-from deploynas.errors import DeployNASError
+from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.worker import Entry, Plan, Visit
@@ -19,7 +19,7 @@ from deploynas.space import Architecture, Space
 
 
 def visit(
-    device: Device, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
+    device: Device, space: Space | None, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
 ) -> Iterator[Visit]:
     """One worker process: it loads all entries that still need visits, and reports each visit as it is made."""
     wanted = [entry for entry in entries if visits[entry.key]]
@@ -27,7 +27,7 @@ def visit(
         return
     plan = Plan(
         device=device.describe(),
-        space=space.describe(),
+        space=space.describe() if space else None,
         entries=wanted,
         visits={entry.key: visits[entry.key] for entry in wanted},
         seed=seed * 1000 + worker,
@@ -65,8 +65,20 @@ def measure_networks(
     on_progress: OnProgress = silent,
 ) -> list[Measurement]:
     """Time whole networks, interleaved, with the device's effort; in the order given."""
-    effort = device.effort
     entries = [network_entry(f"network/{i}", a) for i, a in enumerate(architectures)]
+    return measure_entries(device, space, entries, seed=seed, on_progress=on_progress)
+
+
+def measure_entries(
+    device: Device,
+    space: Space | None,
+    entries: Sequence[Entry],
+    *,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
+) -> list[Measurement]:
+    """Time entries, interleaved, in as many fresh processes and visits as the device's effort says."""
+    effort = device.effort
     collected: dict[str, list[list[float]]] = {entry.key: [] for entry in entries}
     total, done = effort.workers * effort.visits * len(entries), 0
     for worker in range(effort.workers):
@@ -74,7 +86,7 @@ def measure_networks(
         for made in visit(device, space, entries, wanted, worker, seed):
             collected[made.entry].append(made.samples_ms)
             done += 1
-            on_progress(done / total, f"{len(entries)} networks")
+            on_progress(done / total, f"process {worker + 1} of {effort.workers}")
     return [measurement(entry.key, collected[entry.key], device) for entry in entries]
 
 
@@ -97,6 +109,5 @@ def _raise_reported(line: str) -> None:
     """A worker's own error, raised here as if it had happened here."""
     if line.startswith('{"error"'):
         report = json.loads(line)
-        error = DeployNASError(report["error"], report["hint"])
-        error.exit_code = report["code"]
-        raise error
+        kind = InputError if report["code"] == InputError.exit_code else DeployNASError
+        raise kind(report["error"], report["hint"])

@@ -147,7 +147,7 @@ def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndar
         if argument.type not in _NUMPY_TYPES:
             raise InputError(f"input `{argument.name}` is a {argument.type}, which cannot be made up")
         kind = np.dtype(_NUMPY_TYPES[argument.type])
-        shape = shapes.get(argument.name) or _free_batch(argument, batch)
+        shape = shapes.get(argument.name) or _shape_at_batch(argument, batch)
         if kind.kind == "f":
             inputs[argument.name] = rng.standard_normal(shape).astype(kind)
         else:
@@ -156,16 +156,23 @@ def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndar
     return inputs
 
 
-def _free_batch(argument: Any, batch: int) -> tuple[int, ...]:
-    shape = [batch if i == 0 and not isinstance(size, int) else size for i, size in enumerate(argument.shape)]
-    if not all(isinstance(size, int) and size > 0 for size in shape):
-        printed = ",".join(str(size) for size in argument.shape)
-        example = ",".join(str(size) if isinstance(size, int) and size > 0 else "224" for size in shape)
-        raise InputError(
-            f"input `{argument.name}` has a dynamic shape ({printed})",
-            hint=f"give it, for example `--shape {argument.name}={example}`",
-        )
-    return tuple(shape)
+def _shape_at_batch(argument: Any, batch: int) -> tuple[int, ...]:
+    first, *rest = argument.shape or [batch]
+    if all(isinstance(size, int) and size > 0 for size in rest):
+        if not isinstance(first, int) or first <= 0:
+            return (batch, *rest)
+        if rest and first != batch and batch != 1:
+            raise InputError(
+                f"input `{argument.name}` has a fixed batch of {first}, the device measures batches of {batch}",
+                hint="export the model with a dynamic batch, or choose a device with its batch",
+            )
+        return tuple(argument.shape)
+    printed = ",".join(str(size) for size in argument.shape)
+    example = ",".join(str(size) if isinstance(size, int) and size > 0 else "224" for size in rest)
+    raise InputError(
+        f"input `{argument.name}` has a dynamic shape ({printed})",
+        hint=f"give it, for example `--shape {argument.name}={batch},{example}`",
+    )
 
 
 def _option(value: str | int | float | bool) -> str:

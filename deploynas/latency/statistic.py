@@ -41,7 +41,11 @@ def relative_error(visits: Sequence[Sequence[float]], statistic: str) -> float:
         share = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
         quantile = 0.0 if statistic == "min" else _quantile(statistic)
         values = samples[np.argmax((share >= quantile) & (weights > 0), axis=1)]
-    return float(1.96 * np.std(values) / summarise(samples, statistic))
+    # few visits make a bootstrap optimistic: their own degrees of freedom, and Student's quantile
+    from scipy.special import stdtrit
+
+    widening = stdtrit(len(visits) - 1, 0.975) * np.sqrt(len(visits) / (len(visits) - 1))
+    return float(widening * np.std(values) / summarise(samples, statistic))
 
 
 def _quantile(statistic: str) -> float:

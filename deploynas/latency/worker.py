@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -21,17 +22,19 @@ from deploynas.space import Space
 
 
 class Entry(BaseModel):
-    """Something to time: a fixed part by name, a block by (stage, block, configuration), or a whole network."""
+    """Something to time: a fixed part by its key, a block, a whole network, or an ONNX file."""
 
     key: str
-    kind: Literal["part", "block", "network"]
-    block: tuple[int, int, int] | None = None
+    kind: Literal["part", "block", "network", "file"]
+    block: tuple[int, int, int] | None = None  # stage, block, configuration
     choices: list[list[int]] | None = None
+    path: str | None = None
+    shapes: dict[str, tuple[int, ...]] = {}
 
 
 class Plan(BaseModel):
     device: dict[str, Any]
-    space: dict[str, Any]
+    space: dict[str, Any] | None  # None: files only
     entries: list[Entry]
     visits: dict[str, int]  # how many visits each entry still needs
     seed: int
@@ -45,23 +48,28 @@ class Visit(BaseModel):
     samples_ms: list[float]
 
 
-def build(entry: Entry, space: Space, device: Device) -> bytes:
+def build(entry: Entry, space: Space | None, device: Device) -> bytes | Path:
     """The graph of an entry, at the device's batch and precision."""
+    if entry.kind == "file":
+        return Path(entry.path or "")
+    assert space is not None
+    how: dict[str, Any] = {"batch": device.batch, "precision": device.precision}
     if entry.kind == "network":
-        assert entry.choices is not None
-        model = graph.network(space, space.architecture(entry.choices), batch=device.batch, precision=device.precision)
+        model = graph.network(space, space.architecture(entry.choices or []), **how)
+    elif entry.block:
+        model = graph.block(space, *entry.block, **how)
     else:
-        geometry = space.block(*entry.block) if entry.block else dict(space.fixed_parts())[entry.key]
-        model = graph.part(geometry, batch=device.batch, precision=device.precision)
+        model = graph.part(dict(space.fixed_parts())[entry.key], **how)
     return model.SerializeToString()
 
 
 def measure(plan: Plan) -> None:
-    space, device = Space.from_description(plan.space), Device.model_validate(plan.device)
+    space = Space.from_description(plan.space) if plan.space else None
+    device = Device.model_validate(plan.device)
     effort = device.effort
     sessions, runs = {}, {}
     for entry in plan.entries:
-        session = Session(build(entry, space, device), device)
+        session = Session(build(entry, space, device), device, entry.shapes)
         session.run()  # allocates, and compiles where the provider does that
         fastest = min(session.time_ms(2))
         sessions[entry.key] = session

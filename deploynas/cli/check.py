@@ -1,0 +1,70 @@
+"""`deploynas check`: a gate for CI. Exit code 3 only for a significant slowdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from deploynas.cli.console import json_option, print_json, print_table, say
+
+
+@click.command("check")
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option(
+    "--threshold", default=0.1, show_default=True, type=float, help="Slowdown that counts, as a fraction of BASE."
+)
+@click.option("--any-hardware", is_flag=True, help="Compare results of different machines.")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Also write a Markdown report.")
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the result as JSON.")
+@json_option
+def command(
+    base: Path,
+    new: Path,
+    threshold: float,
+    any_hardware: bool,
+    markdown: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> int:
+    """Compare two latency tables or two bench results.
+
+    Fails (exit code 3) only when NEW is slower than BASE by more than the threshold and significantly so.
+    """
+    from deploynas.files import write_bytes, write_json
+    from deploynas.latency.comparison import compare
+
+    result = compare(base, new, threshold=threshold, any_hardware=any_hardware)
+    document = result.model_dump(by_alias=True)
+    if markdown:
+        write_bytes(markdown, (result.markdown() + "\n").encode())
+        say(f"wrote {markdown}")
+    if out:
+        write_json(out, document)
+        say(f"wrote {out}")
+    if as_json:
+        print_json(document)
+    else:
+        notable = [row for row in result.rows if row.verdict != "same"] or result.rows
+        worst = sorted(notable, key=lambda row: -row.change)[:20]
+        print_table(
+            ["entry", "base ms", "new ms", "change", "p", "verdict"],
+            [
+                (
+                    row.name,
+                    f"{row.base_ms:.3f}",
+                    f"{row.new_ms:.3f}",
+                    f"{100 * row.change:+.1f} % ± {100 * row.uncertainty:.1f}",
+                    f"{row.p_value:.2g}",
+                    row.verdict,
+                )
+                for row in worst
+            ],
+        )
+        counts = {v: sum(row.verdict == v for row in result.rows) for v in ("slower", "inconclusive", "same", "faster")}
+        say(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+    say(f"verdict: {result.verdict} (threshold {100 * threshold:g} %)")
+    if result.verdict == "inconclusive":
+        say("hint: measure again on a quieter machine, or with more effort in the device file")
+    return 3 if result.verdict == "slower" else 0

@@ -1,0 +1,140 @@
+"""The commands of measuring, run as a person runs them: real processes, exit codes, one paragraph per error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+from deploynas import graph
+from deploynas.space import Space
+
+ROOT = Path(__file__).parent.parent.parent
+FAST = (
+    "name: fast\nprovider: cpu\nbudgets: {latency_ms: 5}\n"
+    "effort: {workers: 1, visits: 2, warmup_runs: 0, runs: 2, min_visit_ms: 0.0, calibration_networks: 4, "
+    "validation_networks: 3, max_relative_error: 1.0, time_limit_s: 0.1}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny: Space, tiny_path: Path) -> Path:
+    folder = tmp_path_factory.mktemp("work")
+    (folder / "fast.yaml").write_text(FAST)
+    (folder / "tiny.yaml").write_text(tiny_path.read_text())
+    onnx.save(graph.network(tiny, tiny.smallest(), batch=None), folder / "small.onnx")
+    assert run(folder, *PROFILE).returncode == 0
+    return folder
+
+
+PROFILE = ["profile", "--device", "fast.yaml", "--space", "tiny.yaml", "--out", "table.json", "--json"]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    call = [sys.executable, str(ROOT / "cli.py"), *arguments]
+    return subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_profile_writes_a_table_and_is_not_repeated(folder: Path) -> None:
+    before = (folder / "table.json").read_bytes()
+    again = run(folder, *PROFILE)
+    assert again.returncode == 0 and "is there already" in again.stderr
+    assert json.loads(again.stdout)["validation"]["networks"] == 3
+    assert (folder / "table.json").read_bytes() == before
+    assert not list(folder.glob("*.partial.jsonl"))
+
+
+def test_a_finished_table_of_another_space_is_not_overwritten(folder: Path) -> None:
+    before = (folder / "table.json").read_bytes()
+    other = run(folder, "profile", "--device", "fast.yaml", "--space", "fashion", "--out", "table.json")
+    assert other.returncode == 2 and "another device or space" in other.stderr
+    assert (folder / "table.json").read_bytes() == before
+
+
+def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
+    import signal
+    import time
+
+    slow = FAST.replace("visits: 2", "visits: 1000")
+    (folder / "slow.yaml").write_text(slow)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    call = [sys.executable, str(ROOT / "cli.py"), "profile", "--device", "slow.yaml", "--space", "tiny.yaml"]
+    process = subprocess.Popen(
+        [*call, "--out", "slow.json"], cwd=folder, env=environment, stderr=subprocess.PIPE, start_new_session=True
+    )
+    journal = folder / "slow.partial.jsonl"
+    while not journal.exists() or journal.read_text().count("\n") < 10:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"the same command goes on" in said and b"Traceback" not in said
+    assert journal.read_text().count("\n") >= 10
+
+
+def test_bench_and_check_work_together(folder: Path) -> None:
+    for name in ("one.json", "two.json"):
+        done = run(folder, "bench", "small.onnx", "--device", "fast.yaml", "--runs", "30", "--out", name)
+        assert done.returncode == 0, done.stderr
+        assert "stage1/block1" in done.stdout and "throughput" in done.stdout
+    checked = run(folder, "check", "one.json", "two.json", "--threshold", "9", "--markdown", "check.md", "--json")
+    assert checked.returncode == 0
+    assert json.loads(checked.stdout)["schema"] == "deploynas/comparison"
+    assert (folder / "check.md").read_text().startswith("**")
+
+
+def test_check_fails_with_code_3_on_a_regression(folder: Path) -> None:
+    table = json.loads((folder / "table.json").read_text())
+    for part in table["evidence"]["parts"]:
+        part["samples_ms"] = [[1.0 + 0.001 * i] for i in range(12)]
+        part |= {"latency_ms": 1.0, "relative_error": 0.01}
+    (folder / "base.json").write_text(json.dumps(table))
+    slow = table["evidence"]["parts"][0]
+    slow |= {"latency_ms": 1.5, "samples_ms": [[1.5 + 0.001 * i] for i in range(12)]}
+    (folder / "slower.json").write_text(json.dumps(table))
+    done = run(folder, "check", "base.json", "slower.json")
+    assert done.returncode == 3 and "verdict: slower" in done.stderr and slow["name"] in done.stdout
+    assert run(folder, "check", "base.json", "base.json").returncode == 0
+
+
+def test_devices_lists_what_this_machine_can_do(folder: Path) -> None:
+    done = run(ROOT, "devices", "--json")
+    listed = {device["name"]: device["status"] for device in json.loads(done.stdout)["devices"]}
+    assert listed["cpu-1t"] == "ready" and "not installed" in listed["tensorrt-batch1"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profile", "--device", "no-such-device"],
+        ["profile", "--space", "missing.yaml"],
+        ["profile", "--device", "tiny.yaml"],
+        ["profile", "--space", "table.json"],
+        ["profile", "--seed", "many"],
+        ["profile", "--colour", "red"],
+        ["bench", "missing.onnx"],
+        ["bench", "fast.yaml"],
+        ["bench", "small.onnx", "--device", "cuda-batch64"],
+        ["bench", "small.onnx", "--shape", "input"],
+        ["bench", "small.onnx", "--shape", "input=1,-3,16,12"],
+        ["bench", "small.onnx", "--shape", "other=1,1,16,12"],
+        ["check", "table.json", "missing.json"],
+        ["check", "table.json", "small.onnx"],
+        ["check", "table.json", "table.json", "--threshold", "-1"],
+        ["fly"],
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_one_paragraph_and_code_2(arguments: list[str], folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    done = run(folder, *arguments)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == "" and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from deploynas import graph
+from deploynas.device import Device
+from deploynas.errors import InputError
+from deploynas.files import write_json
+from deploynas.latency.bench import BenchResult, bench
+from deploynas.latency.comparison import compare
+from deploynas.latency.table import Measurement
+from deploynas.space import Space
+
+
+@pytest.fixture(scope="module")
+def network_path(tiny: Space, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "network.onnx"
+    onnx.save(graph.network(tiny, tiny.heaviest(), batch=None), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def result(network_path: Path, quick: Device) -> BenchResult:
+    return bench(network_path, quick, runs=60)
+
+
+def test_percentiles_rise_and_all_runs_are_kept(result: BenchResult) -> None:
+    values = list(result.percentiles_ms.values())
+    assert values == sorted(values)
+    assert sum(len(visit) for visit in result.measurement.samples_ms) == 60
+    assert result.throughput_per_s == pytest.approx(1000 / result.percentiles_ms["p50"])
+
+
+def test_our_networks_are_broken_down_by_block(result: BenchResult, tiny: Space) -> None:
+    names = [share.name for share in result.breakdown]
+    assert [n for n in names if n != "input"] == [name for name, _ in tiny.parts(tiny.heaviest())]
+    assert sum(share.share for share in result.breakdown) == pytest.approx(1)
+
+
+def test_foreign_models_are_broken_down_by_operator(tmp_path: Path, quick: Device) -> None:
+    path = tmp_path / "foreign.onnx"
+    x = helper.make_tensor_value_info("tokens", TensorProto.INT64, ["n", "m"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes = [helper.make_node("Cast", ["tokens"], ["f"], to=TensorProto.FLOAT), helper.make_node("Exp", ["f"], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    with pytest.raises(InputError) as raised:
+        bench(path, quick, runs=30)
+    assert "--shape tokens=1,224" in (raised.value.hint or "")
+    result = bench(path, quick, shapes={"tokens": (2, 5)}, runs=30)
+    assert {share.name for share in result.breakdown} == {"Cast", "Exp"}
+
+
+def test_a_fixed_batch_must_be_the_devices(tiny: Space, quick: Device, tmp_path: Path) -> None:
+    path = tmp_path / "fixed.onnx"
+    onnx.save(graph.network(tiny, tiny.smallest(), batch=2), path)
+    with pytest.raises(InputError, match="fixed batch of 2"):
+        bench(path, quick.model_copy(update={"batch": 8}), runs=30)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x01\x12\x04text"])
+def test_what_is_not_a_model_is_an_input_error(content: bytes, tmp_path: Path, quick: Device) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not an ONNX model"):
+        bench(path, quick)
+
+
+def _written(
+    result: BenchResult, path: Path, factor: float, noise: float = 0.01, hardware: str | None = None, seed: int = 0
+) -> Path:
+    """The same bench result with made-up samples, `factor` times as slow as 10 ms."""
+    rng = np.random.default_rng(seed)
+    visits = [[10 * factor * float(1 + noise * abs(rng.standard_normal()))] * 4 for _ in range(20)]
+    from deploynas.latency.measure import measurement
+
+    device = Device.model_validate(result.device)
+    changed = result.model_copy(update={"measurement": measurement("m", visits, device)})
+    if hardware:
+        changed.provenance["hardware"] = {**result.provenance["hardware"], "fingerprint": hardware}
+    write_json(path, changed.model_dump(by_alias=True))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("factor", "noise", "verdict"),
+    [
+        (1.0, 0.01, "same"),
+        (1.04, 0.01, "same"),
+        (1.3, 0.01, "slower"),
+        (0.7, 0.01, "faster"),
+        (1.2, 1.0, "inconclusive"),
+    ],
+)
+def test_only_a_large_and_significant_slowdown_is_slower(
+    factor: float, noise: float, verdict: str, result: BenchResult, tmp_path: Path
+) -> None:
+    base = _written(result, tmp_path / "base.json", 1.0, noise, seed=1)
+    new = _written(result, tmp_path / "new.json", factor, noise, seed=2)
+    comparison = compare(base, new)
+    assert comparison.verdict == verdict
+    assert f"**{verdict}**" in comparison.markdown()
+
+
+def test_different_hardware_is_compared_only_on_request(result: BenchResult, tmp_path: Path) -> None:
+    base = _written(result, tmp_path / "base.json", 1.0)
+    new = _written(result.model_copy(deep=True), tmp_path / "new.json", 1.0, hardware="other")
+    with pytest.raises(InputError, match="different hardware"):
+        compare(base, new)
+    assert compare(base, new, any_hardware=True).verdict == "same"
+
+
+def test_false_alarms_are_rare_over_many_entries() -> None:
+    """Holm over 50 entries without any change: the chance of one false alarm stays below 5 %."""
+    from deploynas.latency.comparison import _rows, _Side
+
+    rng = np.random.default_rng(0)
+
+    def side() -> _Side:
+        entries = {}
+        for i in range(50):
+            visits = [[float(v)] for v in 1 + 0.2 * abs(rng.standard_normal(10))]
+            value = float(np.quantile(np.concatenate(visits), 0.2))
+            entries[str(i)] = Measurement(
+                name=str(i), latency_ms=value, relative_error=0.01, stable=True, samples_ms=visits
+            )
+        return _Side(kind="table", entries=entries, statistic="p20", device_hash="", hardware={})
+
+    alarms = 0
+    for _ in range(20):
+        before, after = side(), side()
+        alarms += any(row.p_value < 0.05 for row in _rows(before, after, list(before.entries), 0.1))
+    assert alarms <= 4  # 20 trials at 5 %: more than 4 would have a chance below 0.3 %

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deploynas.latency.correction import METHODS, FittedCorrection, IsolatedTable, fit
+from deploynas.latency.statistic import relative_error, summarise
+from deploynas.space import Space
+
+
+def isolated_table(space: Space, rng: np.random.Generator) -> IsolatedTable:
+    blocks = tuple(
+        tuple(tuple(rng.uniform(0.5, 2.0, len(stage.configs))) for _ in range(stage.max_depth))
+        for stage in space.stages
+    )
+    return IsolatedTable(space, 0.7, blocks)
+
+
+TRUTHS = {
+    "sum": {},
+    "scale": {"scale": 0.8},
+    "affine": {"scale": 0.9, "constant": 0.4},
+    "layout": {"scale": 1.1, "constant": 0.3, "per_block": 0.05, "per_element": -0.2},
+}
+
+
+@pytest.mark.parametrize("method", TRUTHS)
+def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.random.Generator) -> None:
+    table = isolated_table(imagenet, rng)
+    truth = FittedCorrection(method, TRUTHS[method], {})
+    fixed, blocks = truth.apply(table)
+    networks = [imagenet.sample(rng) for _ in range(40)]
+    measured = [fixed + sum(blocks[s][b][c] for s, b, c in a.decisions()) for a in networks]
+    found = fit(table, networks, measured)
+    assert found.held_out_error[found.method] < 1e-9
+    found_fixed, found_blocks = found.apply(table)
+    np.testing.assert_allclose(found_fixed, fixed, rtol=1e-6)
+    np.testing.assert_allclose(
+        np.concatenate([np.ravel(s) for s in found_blocks]), np.concatenate([np.ravel(s) for s in blocks])
+    )
+    assert set(found.held_out_error) == set(METHODS)
+
+
+def test_without_networks_the_plain_sum_remains(tiny: Space, rng: np.random.Generator) -> None:
+    assert fit(isolated_table(tiny, rng), [], []).method == "sum"
+
+
+def test_a_correction_with_negative_times_is_not_chosen(tiny: Space, rng: np.random.Generator) -> None:
+    table = isolated_table(tiny, rng)
+    networks = [tiny.sample(rng) for _ in range(30)]
+    measured = [max(0.01, 3.0 - 0.5 * table.terms(a)["scale"]) for a in networks]  # faster when larger
+    fixed, blocks = fit(table, networks, measured).apply(table)
+    assert fixed >= 0 and all(ms >= 0 for stage in blocks for row in stage for ms in row)
+
+
+def test_statistics_by_hand() -> None:
+    samples = [1.0, 2.0, 3.0, 4.0, 10.0]
+    found = [summarise(samples, name) for name in ("mean", "median", "min", "p25", "p50")]
+    assert found == [4.0, 3.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("statistic", ["mean", "median"])
+def test_the_interval_covers_the_truth(statistic: str) -> None:
+    """Visits with effects of their own: the 95 % interval must hold its promise, and samples alone would not."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(300):
+        visits = [list(10 + rng.normal(0, 0.5) + rng.normal(0, 0.1, 8)) for _ in range(12)]
+        estimate = summarise(np.concatenate(visits), statistic)
+        covered += abs(estimate - 10) <= relative_error(visits, statistic) * estimate
+    # 95 % asked for; 300 trials scatter by 1.3 points, and the bootstrap of a median is a coarse one
+    assert 0.90 <= covered / 300 <= 0.99
+
+
+def test_one_visit_says_nothing_about_its_error() -> None:
+    assert relative_error([[1.0, 1.0]], "median") == float("inf")

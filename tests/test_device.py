@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploynas.device import Device, shipped
+from deploynas.errors import InputError
+from deploynas.latency.hardware import hardware, require_hardware
+from deploynas.latency.session import Session, require_provider
+
+
+@pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
+def test_shipped_devices_are_valid_and_named_after_their_file(path: Path) -> None:
+    assert Device.load(path).name == path.stem
+
+
+def test_the_promised_devices_ship() -> None:
+    promised = "cpu-1t cpu-all cpu-1t-int8 cpu-1t-batch8 cuda-batch64 tensorrt-batch1 openvino-cpu arm64-4t"
+    assert set(promised.split()) <= {path.stem for path in shipped()}
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "name: x\nprovider: quantum\nthreads: 0\nbatch: -1\nstatistic: p100\ncolour: red\n"
+        "effort:\n  visits: many\n  runs: true\nbatch: 2\n"
+    )
+    with pytest.raises(InputError) as raised:
+        Device.load(path)
+    message = raised.value.message
+    for said in (
+        "bad.yaml:2: `provider`",
+        "bad.yaml:3: `threads`",
+        "bad.yaml:5: `statistic`",
+        "bad.yaml:6: `colour` is an unknown key",
+        "bad.yaml:8: `effort.visits`",
+        "bad.yaml:9: `effort.runs`",
+        "bad.yaml:10: `batch` appears twice",
+    ):
+        assert said in message
+    assert "known keys" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("content", ["", "- a\n- b\n", "name: [", "\x00"])
+def test_what_is_not_a_device_file_is_an_input_error(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "device.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError):
+        Device.load(path)
+
+
+def test_the_hash_names_what_latency_depends_on() -> None:
+    device = Device(name="a", provider="cpu")
+    assert device.hash == Device(name="b", provider="CPUExecutionProvider", description="words").hash
+    assert device.hash != Device(name="a", provider="cpu", threads=2).hash
+
+
+def test_a_provider_that_is_not_installed_names_its_package() -> None:
+    with pytest.raises(InputError) as raised:
+        require_provider(Device(name="gpu", provider="tensorrt"))
+    assert "TensorrtExecutionProvider" in raised.value.message
+    assert "onnxruntime-gpu" in (raised.value.hint or "")
+
+
+def test_the_wrong_machine_is_refused() -> None:
+    expected = {"machine": "vax", "min_cores": 4096, "processor_contains": "abacus"}
+    device = Device(name="old", provider="cpu", hardware=expected)
+    with pytest.raises(InputError) as raised:
+        require_hardware(device)
+    assert all(said in raised.value.message for said in ("vax", "4096 cores", "abacus", hardware().machine))
+
+
+def test_nodes_that_fall_back_to_the_cpu_are_refused(monkeypatch: pytest.MonkeyPatch, tiny) -> None:
+    """A provider that is installed but hands its nodes back: Azure's runs no operator of ours."""
+    import onnxruntime
+
+    from deploynas import graph
+    from deploynas.errors import DeployNASError
+
+    if "AzureExecutionProvider" not in onnxruntime.get_available_providers():
+        pytest.skip("this build of the runtime has no second provider")
+    device = Device(name="azure", provider="AzureExecutionProvider")
+    with pytest.raises(DeployNASError, match=r"fallback|fell back|CPU EP"):
+        Session(graph.block(tiny, 0, 0, 0).SerializeToString(), device)
