@@ -59,7 +59,7 @@ class Effort(_Strict):
     calibration_networks: int = Field(default=30, ge=0, le=10_000)
     validation_networks: int = Field(default=20, ge=2, le=10_000)
     max_relative_error: float = Field(default=0.03, gt=0, le=1)  # above it an entry is unstable, and repeated
-    time_limit_s: float = Field(default=45.0, gt=0, le=86_400)
+    time_limit_s: float = Field(default=50.0, gt=0, le=86_400)
 
 
 class Budgets(_Strict):

@@ -29,6 +29,7 @@ from deploynas.latency.worker import Entry, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Block, Ragged, Space, part_name
 
+PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
 MEMORY_SHARE = 0.25  # of the free memory that loaded networks may take in one worker
 
 
@@ -115,7 +116,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
         _settle(work, journal, started, on_progress)
     finally:
         journal.close()
-    table = _assemble(
+    return _assemble(
         work,
         journal,
         provenance={
@@ -130,35 +131,39 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "seed": work.seed,
         },
     )
-    return table
 
 
 def _planned_visits(work: _Work, journal: Journal, on_progress: OnProgress) -> None:
     effort = work.device.effort
     total = effort.workers * effort.visits * len(work.entries)
-    # planned visits are nearly all of the work; the rest of the bar belongs to the repeats
     done = sum(len(visits) for visits in journal.visits.values())
     for worker in range(effort.workers):
         for group in _groups(work, worker):
             missing = {e.key: max(0, effort.visits - journal.count(e.key, worker)) for e in group}
             for _ in _visit(work, journal, group, missing, worker):
                 done += 1
-                on_progress(min(0.95, 0.95 * done / total), f"process {worker + 1} of {effort.workers}")
+                on_progress(PLANNED_SHARE * min(1.0, done / total), f"process {worker + 1} of {effort.workers}")
 
 
 def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgress) -> None:
     """Measure unstable entries again, in fresh processes, until they settle or the time is up."""
     device = work.device
-    worker = device.effort.workers
+    limit, begun = device.effort.time_limit_s, time.monotonic() - started
+    worker = 1 + max((v.worker for visits in journal.visits.values() for v in visits), default=0)
     while True:
         unstable = [e for e in work.entries if not measurement(e.key, journal.of(e.key), device).stable]
-        if not unstable or time.monotonic() - started > device.effort.time_limit_s:
+        if not unstable or time.monotonic() - started > limit:
             return
         missing = {entry.key: device.effort.visits for entry in unstable}
         for _ in _visit(work, journal, unstable, missing, worker):
-            on_progress(0.97, f"{len(unstable)} unstable entries again")
-            if time.monotonic() - started > device.effort.time_limit_s:
+            elapsed = time.monotonic() - started
+            if elapsed > limit:
                 return
+            share = (elapsed - begun) / (limit - begun)
+            on_progress(
+                PLANNED_SHARE + (1 - PLANNED_SHARE) * share,
+                f"{len(unstable)} unstable entries again, {limit - elapsed:.0f} s at most",
+            )
         worker += 1
 
 
