@@ -8,6 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+# `search` is a package of this name and the function in it. Once the package is loaded no later import of it or of
+# its modules binds the name again, so the function, bound after it, stays.
+from deploynas.search import search
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -17,11 +21,15 @@ _HOMES = {
     "Device": "deploynas.device",
     "LatencyTable": "deploynas.latency.table",
     "profile": "deploynas.latency.profile",
+    "BilinearEstimator": "deploynas.accuracy.bilinear",
+    "QuadraticEstimator": "deploynas.accuracy.quadratic",
+    "Limit": "deploynas.search.problem",
+    "frontier": "deploynas.search.frontier",
     "DeployNASError": "deploynas.errors",
 }
 _MODULES = ("graph",)
 
-__all__ = [*_HOMES, *_MODULES]
+__all__ = [*_HOMES, *_MODULES, "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -124,7 +124,10 @@ class LatencyTable:
     def predict(self, architecture: Architecture) -> float:
         """Milliseconds of the whole network, fixed parts included (eq. 5)."""
         self.space.require_member(architecture)
-        return self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in architecture.decisions())
+        total = 0.0  # plain additions in network order, as the search makes them (`sum` compensates since Python 3.12)
+        for s, b, c in architecture.decisions():
+            total += self.block_ms[s][b][c]
+        return self.fixed_ms + total
 
     @property
     def device_name(self) -> str:

@@ -1,0 +1,67 @@
+"""The search: the most accurate network within every budget, proven (`exact`), and the paper's solvers beside it.
+
+This file stays light, since `import deploynas` loads it: `dn.search` is the function below, and the package of the
+same name must already be there for it to stay so (see `deploynas/__init__.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, overload
+
+from deploynas.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    from deploynas.search.objective import Predictor
+    from deploynas.search.problem import Limit
+    from deploynas.search.result import SearchResult
+    from deploynas.space import Space
+
+
+@overload
+def search(
+    space: Space,
+    estimator: Predictor,
+    limits: Sequence[Limit],
+    solver: str = ...,
+    top: None = ...,
+    *,
+    seed: int = ...,
+    on_progress: OnProgress = ...,
+) -> SearchResult: ...
+@overload
+def search(
+    space: Space,
+    estimator: Predictor,
+    limits: Sequence[Limit],
+    solver: str = ...,
+    *,
+    top: int,
+    seed: int = ...,
+    on_progress: OnProgress = ...,
+) -> list[SearchResult]: ...
+def search(
+    space: Space,
+    estimator: Predictor,
+    limits: Sequence[Limit],
+    solver: str = "exact",
+    top: int | None = None,
+    *,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
+) -> SearchResult | list[SearchResult]:
+    """The most accurate network within all limits; with `top` a list of that many, best first.
+
+    Raises `GateError` if no network is within all limits: it names the limit, and the network that comes closest.
+    """
+    from deploynas.errors import InputError
+    from deploynas.search.problem import Problem
+    from deploynas.search.result import describe
+    from deploynas.search.solver import load_solver
+
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+        raise InputError(f"top must be a whole number of at least 1, got {top!r}")
+    problem = Problem.of(space, estimator, limits)
+    solutions = load_solver(solver, seed).solve(problem, top or 1, on_progress)
+    results = [describe(problem, estimator, solution) for solution in solutions]
+    return results if top is not None else results[0]

@@ -1,0 +1,145 @@
+"""The quadratic estimator (eq. 4): a linear form in the encoding plus products of pairs of its entries.
+
+ACC = base + linear . x + sum of value * x[first] * x[second], x = (alpha, beta) as `space.encode` lays it out. A
+learned bilinear or quadratic fit has this form. Pairs may couple stages; the search sees from them whether they do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from deploynas.accuracy.estimator_file import EstimatorFile, EstimatorValidation
+from deploynas.errors import InputError
+from deploynas.files import parse_json, write_json
+from deploynas.space import Architecture, Space
+
+
+class QuadraticFile(EstimatorFile):
+    kind: Literal["quadratic"] = "quadratic"
+    base: float
+    linear: list[float]
+    first: list[int]
+    second: list[int]
+    value: list[float]
+    residual_se: float | None = None
+
+
+@dataclass(frozen=True)
+class QuadraticEstimator:
+    """Accuracy (0..1) with pair terms; `first[p] < second[p]` index the encoding, `value[p]` is their worth."""
+
+    space: Space
+    base: float
+    linear: tuple[float, ...]
+    first: tuple[int, ...] = ()
+    second: tuple[int, ...] = ()
+    value: tuple[float, ...] = ()
+    residual_se: float | None = None
+    validation: EstimatorValidation | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        space: Space,
+        base: float,
+        linear: Sequence | np.ndarray,
+        pairs: np.ndarray | Sequence[tuple[int, int, float]] = (),
+        *,
+        residual_se: float | None = None,
+        validation: EstimatorValidation | None = None,
+        provenance: dict[str, Any] | None = None,
+    ) -> QuadraticEstimator:
+        """`pairs` is a square matrix over the encoding (all of it counts), or a list of (i, j, value).
+
+        Squares of an entry are folded into `linear`, since an entry is 0 or 1; (i, j) and (j, i) are added up.
+        """
+        size = encoding_size(space)
+        folded = np.array(linear, dtype=float)
+        if folded.shape != (size,):
+            raise InputError(f"linear must have {size} entries for space `{space.name}`, got {folded.shape}")
+        i, j, value = _triples(pairs, size)
+        if not (math.isfinite(base) and np.isfinite(folded).all() and np.isfinite(value).all()):
+            raise InputError("base, linear and pairs must be finite")
+        if residual_se is not None and not 0 <= residual_se < math.inf:
+            raise InputError(f"residual_se must be finite and not negative, got {residual_se}")
+        np.add.at(folded, i[i == j], value[i == j])
+        low, high = np.minimum(i, j)[i != j], np.maximum(i, j)[i != j]
+        keys, where = np.unique(low * size + high, return_inverse=True)
+        summed = np.bincount(where, weights=value[i != j], minlength=len(keys))
+        keys, summed = keys[summed != 0], summed[summed != 0]
+        return cls(
+            space,
+            float(base),
+            tuple(folded.tolist()),
+            tuple((keys // size).tolist()),
+            tuple((keys % size).tolist()),
+            tuple(summed.tolist()),
+            residual_se,
+            validation,
+            dict(provenance or {}),
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> QuadraticEstimator:
+        file = parse_json(Path(path), QuadraticFile)
+        if not len(file.first) == len(file.second) == len(file.value):
+            raise InputError(f"{path}: `first`, `second` and `value` must have the same length")
+        return cls.from_arrays(
+            file.checked_space(path),
+            file.base,
+            file.linear,
+            list(zip(file.first, file.second, file.value, strict=True)),
+            residual_se=file.residual_se,
+            validation=file.validation,
+            provenance=file.provenance,
+        )
+
+    def save(self, path: str | Path) -> None:
+        file = QuadraticFile(
+            space=self.space.describe(),
+            space_hash=self.space.hash,
+            base=self.base,
+            linear=list(self.linear),
+            first=list(self.first),
+            second=list(self.second),
+            value=list(self.value),
+            residual_se=self.residual_se,
+            validation=self.validation,
+            provenance=self.provenance,
+        )
+        write_json(Path(path), file.model_dump(by_alias=True))
+
+    def predict(self, architecture: Architecture) -> float:
+        x = np.concatenate(self.space.encode(architecture))
+        products = x[list(self.first)] * x[list(self.second)]
+        return float(self.base + x @ np.array(self.linear) + products @ np.array(self.value))
+
+    def predict_se(self, architecture: Architecture) -> float | None:
+        """That of a prediction of the fit, the same for every network; None when it is not known."""
+        return self.residual_se
+
+
+def encoding_size(space: Space) -> int:
+    return sum(s.max_depth * len(s.configs) + len(s.depths) for s in space.stages)
+
+
+def _triples(
+    pairs: np.ndarray | Sequence[tuple[int, int, float]], size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if isinstance(pairs, np.ndarray):
+        if pairs.shape != (size, size):
+            raise InputError(f"a matrix of pairs must be {size} x {size}, got shape {pairs.shape}")
+        i, j = np.nonzero(pairs)
+        return i, j, pairs[i, j].astype(float)
+    table = np.array([tuple(pair) for pair in pairs], dtype=float).reshape(-1, 3) if len(pairs) else np.empty((0, 3))
+    i, j = table[:, 0].astype(int), table[:, 1].astype(int)
+    if len(table) and not (0 <= min(i.min(), j.min()) and max(i.max(), j.max()) < size):
+        raise InputError(f"pairs must index the {size} entries of the encoding")
+    return i, j, table[:, 2]

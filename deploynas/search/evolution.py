@@ -1,0 +1,109 @@
+"""Evolutionary search with the paper's settings: for estimators that can only be asked, and as a yardstick.
+
+Each generation keeps the best quarter as parents; half of the children are mutated parents, half are crossed ones.
+A child over a budget is rejected and drawn again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from deploynas.progress import OnProgress, silent
+from deploynas.search.feasibility import require_feasible
+from deploynas.search.networks import Evaluator, Networks, from_architectures, join, random_networks
+from deploynas.search.problem import Problem
+from deploynas.search.solver import Solution
+
+MAX_DRAWS = 20  # of a generation's children; what is then still missing are copies of parents
+
+
+@dataclass(frozen=True)
+class Evolution:
+    seed: int = 0
+    population: int = 100
+    generations: int = 500
+    mutation_probability: float = 0.1
+    parent_ratio: float = 0.25
+    mutation_ratio: float = 0.5
+
+    def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
+        rng = np.random.default_rng(self.seed)
+        inside = from_architectures(problem.space, [require_feasible(problem)])
+        evaluator = Evaluator(problem)
+        people = self._first_generation(evaluator, rng, inside)
+        worth = evaluator.accuracies(people)
+        kept = max(2, round(self.parent_ratio * self.population))
+        elders = max(kept, top)  # the best ever seen, each once
+        for generation in range(self.generations):
+            order = _best_distinct(people, worth, elders)
+            people, worth = people[order], worth[order]
+            parents = people[:kept]
+            mutants = round(self.mutation_ratio * self.population)
+            children = join(
+                self._feasible(evaluator, rng, parents, mutants, self._mutated),
+                self._feasible(evaluator, rng, parents, self.population - mutants, self._crossed),
+            )
+            people, worth = join(people, children), np.concatenate([worth, evaluator.accuracies(children)])
+            on_progress((generation + 1) / self.generations, f"generation {generation + 1}")
+        ranked = evaluator.best_distinct(people, top)
+        return [Solution(arch, accuracy, "evolution", optimal=False, gap=None) for accuracy, arch in ranked]
+
+    def _first_generation(self, evaluator: Evaluator, rng: np.random.Generator, inside: Networks) -> Networks:
+        """Random networks; those over a budget take over decisions of one that is not, until they are not."""
+        people = random_networks(evaluator.problem.space, rng, self.population)
+        decisions = people.configs[0].size + people.depths[0].size
+        urn = rng.permuted(np.tile(np.arange(decisions), (self.population, 1)), axis=1)
+        for turn in range(decisions):
+            over = ~evaluator.within(people)
+            if not over.any():
+                break
+            take = over[:, None] & (urn == turn)
+            people = _blend(people, inside, take)
+        return people
+
+    def _feasible(
+        self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int, draw: _Draw
+    ) -> Networks:
+        found: list[Networks] = []
+        missing = count
+        for _ in range(MAX_DRAWS):
+            children = draw(evaluator, rng, parents, missing)
+            found.append(children[evaluator.within(children)])
+            missing -= len(found[-1])
+            if not missing:
+                break
+        return join(*found, parents[rng.integers(len(parents), size=missing)])
+
+    def _mutated(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
+        chosen = parents[rng.integers(len(parents), size=count)]
+        fresh = random_networks(evaluator.problem.space, rng, count)
+        take = rng.random((count, chosen.configs[0].size + chosen.depths[0].size)) < self.mutation_probability
+        return _blend(chosen, fresh, take)
+
+    def _crossed(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
+        mothers, fathers = rng.integers(len(parents), size=(2, count))
+        take = rng.random((count, parents.configs[0].size + parents.depths[0].size)) < 0.5
+        return _blend(parents[mothers], parents[fathers], take)
+
+
+class _Draw(Protocol):
+    def __call__(
+        self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int
+    ) -> Networks: ...
+
+
+def _blend(these: Networks, those: Networks, take: np.ndarray) -> Networks:
+    """Decisions of `those` where `take[n][decision]`, of `these` elsewhere; configurations first, then depths."""
+    split = these.configs[0].size
+    configs = np.where(take[:, :split].reshape(len(take), *these.configs.shape[1:]), those.configs, these.configs)
+    return Networks(configs, np.where(take[:, split:], those.depths, these.depths))
+
+
+def _best_distinct(people: Networks, worth: np.ndarray, count: int) -> np.ndarray:
+    """Positions of the best, best first, those with equal decisions once."""
+    genes = np.concatenate([people.configs.reshape(len(people), -1), people.depths], axis=1)
+    _, first = np.unique(genes, axis=0, return_index=True)
+    return first[np.argsort(-worth[first], kind="stable")][:count]

@@ -1,0 +1,129 @@
+"""Whether limits can be met, and a useful answer when they cannot: which limit binds, and what comes closest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from deploynas.errors import GateError
+from deploynas.search.problem import Cost, Problem
+from deploynas.space import Architecture
+
+
+@dataclass(frozen=True)
+class CostRange:
+    """What networks cost under one limit: the cheapest, the median of random ones, the dearest."""
+
+    cost: Cost
+    smallest: float
+    median: float
+    heaviest: float
+    share_within: float  # of random networks; every decision uniform
+
+
+def require_feasible(problem: Problem) -> Architecture:
+    """A network within all limits, or a `GateError` that names the limit in the way."""
+    for cost in problem.costs:
+        cheapest = cheapest_network(problem.without([c.name for c in problem.costs]), cost)
+        if not cost.allows(cheapest):
+            raise _out_of_reach(cost, cheapest)
+    if _forbidden_everywhere(problem):
+        raise GateError(
+            "no network is within all limits on memory at once",
+            hint="raise one of them, or leave it out",
+        )
+    for cost in problem.additive:
+        cheapest = cheapest_network(problem, cost)
+        if not cost.allows(cheapest):
+            names = ", ".join(c.name for c in problem.costs if c.kind == "max")
+            raise _out_of_reach(cost, cheapest, f" among the networks within {names}")
+        if problem.allows(cheapest):
+            return cheapest
+    return _together(problem)
+
+
+def cheapest_network(problem: Problem, cost: Cost) -> Architecture:
+    """The least costly network that limits on a maximum allow (there must be one).
+
+    Costs are not negative, so fewest blocks, each with its cheapest configuration.
+    """
+    return _extreme(problem, cost, largest=False)
+
+
+def dearest_network(problem: Problem, cost: Cost) -> Architecture:
+    """The most costly network that limits on a maximum allow (there must be one)."""
+    return _extreme(problem, cost, largest=True)
+
+
+def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[CostRange]:
+    """What every limit's cost ranges over in the whole space, before anything is solved."""
+    from deploynas.search.networks import Evaluator, random_networks
+
+    free = problem.without([cost.name for cost in problem.costs])
+    drawn = random_networks(problem.space, np.random.default_rng(seed), networks)
+    evaluator = Evaluator(problem)
+    ranges = []
+    for row, cost in enumerate(problem.costs):
+        costs = evaluator.costs(drawn)[row]
+        ranges.append(
+            CostRange(
+                cost,
+                cost.of(cheapest_network(free, cost)),
+                float(np.median(costs)),
+                cost.of(dearest_network(free, cost)),
+                float(np.mean(costs <= cost.budget)),
+            )
+        )
+    return ranges
+
+
+def _extreme(problem: Problem, cost: Cost, largest: bool) -> Architecture:
+    choices = []
+    for s, stage in enumerate(problem.space.stages):
+        usable = _usable_depths(problem, s)
+        costs = np.where(problem.allowed[s], cost.blocks[s], -np.inf if largest else np.inf)
+        picked = costs.argmax(axis=1) if largest else costs.argmin(axis=1)
+        choices.append(picked[: usable[-1] if largest else usable[0]])
+    return problem.space.architecture(choices)
+
+
+def _usable_depths(problem: Problem, s: int) -> list[int]:
+    """The depths of a stage whose blocks all have something allowed to choose."""
+    blocks = int(np.append(problem.allowed[s].any(axis=1), False).argmin())
+    return [depth for depth in problem.space.stages[s].depths if depth <= blocks]
+
+
+def _forbidden_everywhere(problem: Problem) -> bool:
+    return not all(_usable_depths(problem, s) for s in range(len(problem.space.stages)))
+
+
+def _together(problem: Problem) -> Architecture:
+    """Each limit can be kept alone; can all at once? Minimise the largest cost / budget."""
+    from deploynas.search.milp import nearest_network
+
+    nearest = nearest_network(problem)
+    if problem.allows(nearest):
+        return nearest
+    shown = "; ".join(f"{c.name} {show(c.of(nearest))} of {show(c.budget)}" for c in problem.additive)
+    over = max(c.of(nearest) / c.budget for c in problem.additive)
+    raise GateError(
+        f"each limit can be met alone but not all together: the network that comes closest needs {shown}",
+        hint=f"raise the budgets by {100 * (over - 1):.2g} % or more, or leave a limit out",
+    )
+
+
+def _out_of_reach(cost: Cost, cheapest: Architecture, among: str = "") -> GateError:
+    least = cost.of(cheapest)
+    word = "fastest" if cost.name.startswith("latency") else "smallest"
+    return GateError(
+        f"{cost.name}: no network is within {show(cost.budget)}; the {word}{among} needs {show(least)}: {cheapest}",
+        hint=f"a budget of at least {show(least, up=True)} can be met",
+    )
+
+
+def show(value: float, up: bool = False) -> str:
+    """A cost for people: enough digits to be useful, rounded up where it is to be typed as a budget."""
+    if value >= 1e6 or float(value).is_integer():
+        return f"{int(-(-value // 1)) if up else round(value):,}".replace(",", "_")
+    return f"{np.ceil(value * 1e4) / 1e4:.4f}" if up else f"{value:.4g}"

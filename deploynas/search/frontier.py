@@ -1,0 +1,209 @@
+"""Every optimal network for one latency table, exact: merging of non-dominated lists (METHODS 1, "Latency").
+
+Prefixes of a network are compared by (cost, accuracy): one that costs no less and is worth no more than another can
+never lead to a better network, whatever follows. So the list of non-dominated prefixes is carried from block to
+block, a stage's depths are merged at its end, and what is left after the last stage is the answer for every budget.
+The work is (length of the list) x (configurations) a block: it grows gently with the space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from deploynas.errors import InputError
+from deploynas.search.objective import Predictor, Separable, Walk
+from deploynas.search.problem import Cost, Limit, Problem, Table, table_cost
+from deploynas.space import Architecture, Space
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Non-dominated prefixes, cheapest first, each with where it came from."""
+
+    cost: np.ndarray
+    value: np.ndarray
+    parents: tuple[Layer, ...] = ()
+    source: np.ndarray | None = None  # which of the parents; None: there is one
+    index: np.ndarray | None = None  # which entry of that parent
+    config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
+
+    def where(self, kept: np.ndarray) -> Layer:
+        """The entries that a mask keeps."""
+        if kept.all():
+            return self
+        fields = {n: getattr(self, n) for n in ("cost", "value", "source", "index", "config")}
+        return replace(self, **{name: array[kept] for name, array in fields.items() if array is not None})
+
+    def choices(self, i: int) -> tuple[tuple[int, ...], ...]:
+        """Walk back from entry i to the empty network."""
+        layer, stages = self, []
+        while layer.index is not None:
+            if layer.config is None:
+                stages.append([])
+            else:
+                stages[-1].append(int(layer.config[i]))
+            parent = layer.parents[0 if layer.source is None else layer.source[i]]
+            layer, i = parent, int(layer.index[i])
+        return tuple(tuple(reversed(stage)) for stage in reversed(stages))
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """A network that no other beats in both accuracy and latency."""
+
+    architecture: Architecture
+    accuracy: float
+    latency_ms: float
+
+
+class Frontier(Sequence[FrontierPoint]):
+    """All of them, fastest first. Architectures are put together only when they are looked at."""
+
+    def __init__(self, space: Space, layer: Layer, positions: np.ndarray | None = None) -> None:
+        self._space, self._layer = space, layer
+        self._positions = np.arange(len(layer.cost)) if positions is None else positions
+
+    @cached_property
+    def latencies_ms(self) -> np.ndarray:
+        return self._layer.cost[self._positions]
+
+    @cached_property
+    def accuracies(self) -> np.ndarray:
+        return self._layer.value[self._positions]
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, i: int) -> FrontierPoint: ...
+    @overload
+    def __getitem__(self, i: slice) -> Frontier: ...
+    def __getitem__(self, i: int | slice) -> FrontierPoint | Frontier:
+        if isinstance(i, slice):
+            return Frontier(self._space, self._layer, self._positions[i])
+        position = int(self._positions[i])
+        architecture = self._space.architecture(self._layer.choices(position))
+        return FrontierPoint(
+            architecture, float(self._layer.value[position]), float(self._layer.cost[position])
+        )
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return (self[i] for i in range(len(self)))
+
+    def best(self, budget_ms: float) -> FrontierPoint | None:
+        """The optimum for one budget; None if even the fastest network is over it."""
+        count = int(np.searchsorted(self.latencies_ms, budget_ms, side="right"))
+        return self[count - 1] if count else None
+
+    def thin(self, count: int) -> Frontier:
+        """The optimum for each of `count` evenly spaced budgets, from the fastest network to the best."""
+        if count < 2:
+            raise InputError(f"a frontier can be thinned to 2 points or more, got {count}")
+        if len(self) <= count:
+            return self
+        budgets = np.linspace(self.latencies_ms[0], self.latencies_ms[-1], count)
+        budgets[-1] = self.latencies_ms[-1]
+        kept = np.unique(np.searchsorted(self.latencies_ms, budgets, side="right") - 1)
+        return Frontier(self._space, self._layer, self._positions[kept])
+
+
+def frontier(space: Space, estimator: Predictor, table: Table, limits: Sequence[Limit] = ()) -> Frontier:
+    """Every optimal network for the table. `limits` may forbid configurations (`peak_memory_bytes`)."""
+    problem = Problem.of(space, estimator, limits)
+    if problem.additive:
+        raise InputError(
+            f"a frontier has one cost, the latency of its table; {problem.additive[0].name} would be a second",
+            hint="use `search` with all limits for the optimum of one budget",
+        )
+    return problem_frontier(replace(problem, costs=(*problem.costs, table_cost(space, table))))
+
+
+def problem_frontier(problem: Problem) -> Frontier:
+    """The frontier of a problem with one additive limit, up to its budget; empty if nothing fits."""
+    objective = separable(problem, "the frontier")
+    (cost,) = problem.additive
+    if any(other.fixed > other.budget for other in problem.costs):
+        return Frontier(problem.space, Layer(np.empty(0), np.empty(0)))
+    layer = Layer(np.zeros(1), np.full(1, objective.base))
+    for s, walks in enumerate(objective.stages):
+        layer = end_stage([
+            (reached, bonus)
+            for walk in walks
+            for reached, bonus in _walk(layer, walk, cost, s, problem.allowed[s])
+        ])  # fmt: skip
+    # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal
+    total = cost.fixed + layer.cost
+    kept = undominated(total, layer.value)
+    return Frontier(problem.space, replace(layer, cost=total), kept)
+
+
+def separable(problem: Problem, what: str) -> Separable:
+    """The objective of a problem that separates by stage; an error that names the alternatives otherwise."""
+    if isinstance(problem.objective, Separable):
+        return problem.objective
+    raise InputError(
+        f"{what} needs an estimator that separates by stage, and this one has terms across stages",
+        hint="use `--solver milp` (exact, for a quadratic estimator) or `--solver evolution`",
+    )
+
+
+def _walk(layer: Layer, walk: Walk, cost: Cost, s: int, allowed: np.ndarray) -> Iterator[tuple[Layer, float]]:
+    """The lists after each depth of a walk, with the bonus of stopping there."""
+    bonus = {leave.depth: leave.bonus for leave in walk.exits}
+    for b in range(walk.exits[-1].depth):
+        layer = extend(layer, cost.blocks[s][b], walk.value[b], np.flatnonzero(allowed[b]))
+        layer = layer.where(cost.fixed + layer.cost <= cost.budget)  # costs only grow from here
+        if b + 1 in bonus:
+            yield layer, bonus[b + 1]
+
+
+def extend(layer: Layer, cost: np.ndarray, value: np.ndarray, configs: np.ndarray, keep: int = 1) -> Layer:
+    """Every prefix with every configuration of the next block, less what `keep` others dominate."""
+    configs = np.sort(configs[undominated(cost[configs], value[configs], keep)])
+    costs = np.add.outer(cost[configs], layer.cost).ravel()
+    values = np.add.outer(value[configs], layer.value).ravel()
+    kept = undominated(costs, values, keep)
+    which, index = np.divmod(kept, max(1, len(layer.cost)))
+    return Layer(costs[kept], values[kept], (layer,), None, index, configs[which])
+
+
+def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
+    """One list from those of a stage's depths, each with the bonus of its depth."""
+    layers = tuple(layer for layer, _ in reached)
+    costs = np.concatenate([layer.cost for layer in layers])
+    values = np.concatenate([layer.value + bonus for layer, bonus in reached])
+    kept = undominated(costs, values, keep)
+    starts = np.cumsum([0, *(len(layer.cost) for layer in layers)])
+    source = np.searchsorted(starts, kept, side="right") - 1
+    return Layer(costs[kept], values[kept], layers, source, kept - starts[source])
+
+
+def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:
+    """Positions of the entries that fewer than `keep` others dominate, cheapest first.
+
+    Of entries equal in both the first is kept, so that ties are broken the same way every time. For keep > 1 one
+    frontier after the other is peeled off, which may leave a little more than asked and never less.
+    """
+    order = np.argsort(cost, kind="stable")
+    if keep == 1:
+        kept = order[_rises(value[order])]
+        costs = cost[kept]
+        return kept[np.append(costs[1:] > costs[:-1], np.ones(len(costs[:1]), dtype=bool))]
+    left, peeled = np.arange(len(order)), []
+    for _ in range(keep):
+        rises = _rises(value[order[left]])
+        peeled.append(left[rises])
+        left = left[~rises]
+    return order[np.sort(np.concatenate(peeled))]
+
+
+def _rises(value: np.ndarray) -> np.ndarray:
+    """Where a sequence exceeds all that came before."""
+    rises = np.ones(len(value), dtype=bool)
+    rises[1:] = value[1:] > np.maximum.accumulate(value)[:-1]
+    return rises

@@ -1,0 +1,138 @@
+"""The file that a search leaves behind, schema `deploynas/search-result`: what fine-tuning and export start from.
+
+It embeds the space and names by hash the estimator and the tables that it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from deploynas.files import parse_json, write_json
+from deploynas.search.frontier import Frontier
+from deploynas.search.result import SearchResult
+from deploynas.space import Architecture, Space
+
+
+class LimitRecord(BaseModel):
+    name: str
+    predicted: float
+    budget: float
+    relative_error: float | None
+
+
+class NetworkRecord(BaseModel):
+    """A network that was found. `choices[s][b]` are indices of configurations in the embedded space."""
+
+    architecture: str
+    choices: list[list[int]]
+    accuracy: float
+    accuracy_se: float | None
+    params: int
+    macs: int
+    size_bytes: int
+    peak_memory_bytes: int
+    limits: list[LimitRecord]
+    solver: str
+    optimal: bool
+    gap: float | None
+
+
+class SharingRecord(BaseModel):
+    """What one device loses by taking the shared network."""
+
+    limit: str
+    own: NetworkRecord
+    loss: float
+
+
+class FrontierRecord(BaseModel):
+    architecture: str
+    choices: list[list[int]]
+    accuracy: float
+    latency_ms: float
+
+
+class InputRecord(BaseModel):
+    path: str
+    sha256: str
+
+
+class SearchFile(BaseModel):
+    schema_: Literal["deploynas/search-result"] = Field(default="deploynas/search-result", alias="schema")
+    schema_version: int = 1
+    space: dict[str, Any]
+    space_hash: str
+    networks: list[NetworkRecord] = []  # best first; with several devices and `--each` empty
+    each: list[SharingRecord] = []
+    frontier: list[FrontierRecord] = []
+    estimator: InputRecord
+    estimator_validation: dict[str, Any] | None = None
+    tables: list[InputRecord] = []
+    provenance: dict[str, Any] = {}
+
+    def the_space(self) -> Space:
+        return Space.from_description(self.space)
+
+    def architectures(self) -> list[Architecture]:
+        """The networks, best first."""
+        space = self.the_space()
+        return [space.architecture(network.choices) for network in self.networks]
+
+    @classmethod
+    def load(cls, path: str | Path) -> SearchFile:
+        file = parse_json(Path(path), cls)
+        file.the_space().require_hash(file.space_hash, f"{path}: its networks")
+        return file
+
+    def save(self, path: str | Path) -> None:
+        write_json(Path(path), self.model_dump(by_alias=True))
+
+
+def network_record(result: SearchResult) -> NetworkRecord:
+    return NetworkRecord(
+        architecture=str(result.architecture),
+        choices=_choices(result.architecture),
+        accuracy=result.accuracy,
+        accuracy_se=result.accuracy_se,
+        **vars(result.costs),
+        limits=[LimitRecord(**vars(use)) for use in result.limits],
+        solver=result.solver,
+        optimal=result.optimal,
+        gap=result.gap,
+    )
+
+
+def sharing_records(each: Sequence[SearchResult], shared: SearchResult) -> list[SharingRecord]:
+    return [
+        SharingRecord(
+            limit=next(use.name for use in own.limits if use.is_latency),
+            own=network_record(own),
+            loss=own.accuracy - shared.accuracy,
+        )
+        for own in each
+    ]
+
+
+def frontier_records(points: Frontier) -> list[FrontierRecord]:
+    return [
+        FrontierRecord(
+            architecture=str(point.architecture),
+            choices=_choices(point.architecture),
+            accuracy=point.accuracy,
+            latency_ms=point.latency_ms,
+        )
+        for point in points
+    ]
+
+
+def input_record(path: Path) -> InputRecord:
+    return InputRecord(path=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _choices(architecture: Architecture) -> list[list[int]]:
+    return [list(choice) for choice in architecture.choices]
