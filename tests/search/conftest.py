@@ -1,0 +1,8 @@
+import pytest
+
+from deploynas.space import Space
+
+
+@pytest.fixture(scope="session")
+def imagenet() -> Space:
+    return Space.load("imagenet")

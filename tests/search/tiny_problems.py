@@ -1,0 +1,100 @@
+"""Tiny spaces, estimators and tables to search in: small enough that brute force can be the oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.latency.table import LatencyTable
+from deploynas.search.problem import Limit
+from deploynas.space import Architecture, BlockConfig, Space, Stage
+
+FASHION = Space.load("fashion")
+CONFIGS = tuple(BlockConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for kernel in (3, 5))
+
+
+def tiny_space(shape: list[tuple[tuple[int, ...], int]]) -> Space:
+    """A space of stages given as (depths, number of configurations)."""
+    stages = tuple(Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape))
+    return replace(FASHION, name="tiny", stages=stages)
+
+
+def like_blocks(space: Space, draw) -> list:
+    return [[[draw() for _ in s.configs] for _ in range(s.max_depth)] for s in space.stages]
+
+
+def like_depths(space: Space, draw) -> list:
+    return [[draw() for _ in s.depths] for s in space.stages]
+
+
+def brute_force(space: Space, estimator, limits: list[Limit]) -> list[tuple[float, Architecture]]:
+    """Every network within all limits, best first."""
+    from deploynas.costs import Costs
+
+    def within(arch: Architecture, limit: Limit) -> bool:
+        if isinstance(limit.of, str):
+            return getattr(Costs.of(space, arch), limit.of) <= limit.budget
+        return limit.of.predict(arch) <= limit.budget
+
+    inside = [a for a in space.enumerate() if all(within(a, limit) for limit in limits)]
+    return sorted(((estimator.predict(a), a) for a in inside), key=lambda found: -found[0])
+
+
+SHAPES = st.lists(
+    st.tuples(st.sampled_from([(1,), (2,), (1, 2), (1, 3), (2, 3), (1, 2, 3)]), st.integers(1, 3)),
+    min_size=1,
+    max_size=3,
+).filter(lambda shape: tiny_space(shape).size() <= 250)
+
+# few distinct values make ties; decimals make sums whose last bits depend on the order; floats are what is measured
+LATENCIES = ([0.0, 1.0, 2.0], [0.0, 0.1, 0.2, 0.3, 0.7], None)
+WORTHS = ([-1.0, 0.0, 1.0], [-0.02, 0.0, 0.01, 0.03], None)
+
+
+@st.composite
+def instances(draw, tables: int = 1):
+    """(space, estimator, tables) with ties, negative contributions, zero latencies, single-depth stages."""
+    space = tiny_space(draw(SHAPES))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))  # one draw: hypothesis is slow at hundreds
+    worths, latencies = draw(st.sampled_from(WORTHS)), draw(st.sampled_from(LATENCIES))
+
+    def worth() -> float:
+        return rng.choice(worths) if worths else rng.uniform(-0.1, 0.1)
+
+    def latency() -> float:
+        return rng.choice(latencies) if latencies else rng.uniform(0, 5)
+
+    estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
+    made = [LatencyTable.from_arrays(space, latency(), like_blocks(space, latency)) for _ in range(tables)]
+    return space, estimator, made
+
+
+@st.composite
+def budgets_of(draw, space: Space, table: LatencyTable) -> float:
+    """Often exactly the latency of a network, which must then be within it; sometimes out of reach."""
+    networks = list(space.enumerate())
+    latency = table.predict(networks[draw(st.integers(0, len(networks) - 1))])
+    return max(1e-6, latency * draw(st.sampled_from([1.0, 1.0, 1.0, 0.9, 1.1])))
+
+
+def random_instance(space: Space, seed: int, tables: int = 1):
+    rng = np.random.default_rng(seed)
+    estimator = BilinearEstimator.from_arrays(
+        space,
+        0.6,
+        like_depths(space, lambda: rng.normal(0, 0.01)),
+        like_blocks(space, lambda: rng.normal(0, 0.005)),
+    )
+    made = [LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2))) for _ in range(tables)]
+    return estimator, made
+
+
+def random_quadratic(space: Space, seed: int, pairs: int) -> QuadraticEstimator:
+    rng = np.random.default_rng(seed)
+    size = encoding_size(space)
+    triples = [(int(i), int(j), float(v)) for i, j, v in zip(*rng.integers(size, size=(2, pairs)), rng.normal(0, 0.02, pairs))]
+    return QuadraticEstimator.from_arrays(space, 0.6, rng.normal(0, 0.01, size), triples)
