@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# `search` is a package of this name and the function in it. Once the package is loaded no later import of it or of
-# its modules binds the name again, so the function, bound after it, stays.
+# `search` is a package of this name and the function in it. Once the package is loaded no later import of it
+# or of its modules binds the name again, so the function, bound after it, stays.
 from deploynas.search import search
 
 __version__ = "0.1.0"

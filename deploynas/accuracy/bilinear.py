@@ -65,7 +65,7 @@ class BilinearEstimator:
         validation: EstimatorValidation | None = None,
         provenance: dict[str, Any] | None = None,
     ) -> BilinearEstimator:
-        """`depth[s][i]` belongs to the i-th depth of stage s, `block[s][b][c]` to configuration c of block b."""
+        """`depth[s][i]` is for the i-th depth of stage s, `block[s][b][c]` for configuration c of block b."""
         if not math.isfinite(base):
             raise InputError(f"base must be finite, got {base}")
         return cls(
@@ -109,7 +109,9 @@ class BilinearEstimator:
         write_json(Path(path), file.model_dump(by_alias=True))
 
     def predict(self, architecture: Architecture) -> float:
-        """Eq. 3, added up in network order: stage by stage, its blocks and then its depth, as the search does."""
+        """Eq. 3, added up in network order: stage by stage, its blocks and then its depth, as the search
+        does.
+        """
         self.space.require_member(architecture)
         return _total(self.space, architecture, self.base, self.depth, self.block)
 

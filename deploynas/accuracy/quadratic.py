@@ -1,7 +1,8 @@
 """The quadratic estimator (eq. 4): a linear form in the encoding plus products of pairs of its entries.
 
-ACC = base + linear . x + sum of value * x[first] * x[second], x = (alpha, beta) as `space.encode` lays it out. A
-learned bilinear or quadratic fit has this form. Pairs may couple stages; the search sees from them whether they do.
+ACC = base + linear . x + sum of value * x[first] * x[second], x = (alpha, beta) as `space.encode` lays it
+out. A learned bilinear or quadratic fit has this form. Pairs may couple stages; the search sees from them
+whether they do.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class QuadraticFile(EstimatorFile):
 
 @dataclass(frozen=True)
 class QuadraticEstimator:
-    """Accuracy (0..1) with pair terms; `first[p] < second[p]` index the encoding, `value[p]` is their worth."""
+    """Accuracy (0..1) with pair terms: `value[p]` when entries `first[p] < second[p]` are both 1."""
 
     space: Space
     base: float
@@ -58,7 +59,8 @@ class QuadraticEstimator:
     ) -> QuadraticEstimator:
         """`pairs` is a square matrix over the encoding (all of it counts), or a list of (i, j, value).
 
-        Squares of an entry are folded into `linear`, since an entry is 0 or 1; (i, j) and (j, i) are added up.
+        Squares of an entry are folded into `linear`, since an entry is 0 or 1; (i, j) and (j, i) are added
+        up.
         """
         size = encoding_size(space)
         folded = np.array(linear, dtype=float)
@@ -138,8 +140,12 @@ def _triples(
             raise InputError(f"a matrix of pairs must be {size} x {size}, got shape {pairs.shape}")
         i, j = np.nonzero(pairs)
         return i, j, pairs[i, j].astype(float)
-    table = np.array([tuple(pair) for pair in pairs], dtype=float).reshape(-1, 3) if len(pairs) else np.empty((0, 3))
+    table = (
+        np.array([tuple(pair) for pair in pairs], dtype=float).reshape(-1, 3)
+        if len(pairs)
+        else np.empty((0, 3))
+    )
     i, j = table[:, 0].astype(int), table[:, 1].astype(int)
-    if len(table) and not (0 <= min(i.min(), j.min()) and max(i.max(), j.max()) < size):
+    if len(table) and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < size):
         raise InputError(f"pairs must index the {size} entries of the encoding")
     return i, j, table[:, 2]

@@ -124,7 +124,8 @@ class LatencyTable:
     def predict(self, architecture: Architecture) -> float:
         """Milliseconds of the whole network, fixed parts included (eq. 5)."""
         self.space.require_member(architecture)
-        total = 0.0  # plain additions in network order, as the search makes them (`sum` compensates since Python 3.12)
+        # plain additions in network order, as the search makes them; `sum` compensates since Python 3.12
+        total = 0.0
         for s, b, c in architecture.decisions():
             total += self.block_ms[s][b][c]
         return self.fixed_ms + total

@@ -1,7 +1,8 @@
-"""The search: the most accurate network within every budget, proven (`exact`), and the paper's solvers beside it.
+"""The search: the most accurate network within every budget, proven (`exact`), and the paper's solvers beside
+it.
 
-This file stays light, since `import deploynas` loads it: `dn.search` is the function below, and the package of the
-same name must already be there for it to stay so (see `deploynas/__init__.py`).
+This file stays light, since `import deploynas` loads it: `dn.search` is the function below, and the package
+of the same name must already be there for it to stay so (see `deploynas/__init__.py`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ def search(
 ) -> SearchResult | list[SearchResult]:
     """The most accurate network within all limits; with `top` a list of that many, best first.
 
-    Raises `GateError` if no network is within all limits: it names the limit, and the network that comes closest.
+    Raises `GateError` if no network is within all limits: it names the limit, and the network that comes
+    closest.
     """
     from deploynas.errors import InputError
     from deploynas.search.problem import Problem

@@ -1,10 +1,11 @@
-"""Block-coordinate Frank-Wolfe (Algorithm 1): configurations under fixed depths, depths under fixed configurations.
+"""Block-coordinate Frank-Wolfe (Algorithm 1): configurations under fixed depths, depths under fixed
+configurations.
 
-Each half-step is a relaxed multiple-choice knapsack and is solved outright (step size 1, Theorem F.2), so iterates
-stay vertices of it: with one limit at most one row is not one-hot, with at most two non-zeros (Theorem 3.3; with L
-limits at most L rows). The alternation stops moving after a few steps, at a point that depends on where it
-started, so it is started from many depths at once. Fractions are rounded to what fits, and a last step spends
-what the rounding left over; no network over a budget is ever returned.
+Each half-step is a relaxed multiple-choice knapsack and is solved outright (step size 1, Theorem F.2), so
+iterates stay vertices of it: with one limit at most one row is not one-hot, with at most two non-zeros
+(Theorem 3.3; with L limits at most L rows). The alternation stops moving after a few steps, at a point that
+depends on where it started, so it is started from many depths at once. Fractions are rounded to what fits,
+and a last step spends what the rounding left over; no network over a budget is ever returned.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Bcfw:
     seed: int = 0
     iterations: int = 2000  # the paper's; it has stopped moving long before
     starts: int = 48
+    improved: int = 8  # of the rounded networks, the best so many are improved by small changes
     probability: float = 0.5  # of a step over configurations rather than depths
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
@@ -39,8 +41,8 @@ class Bcfw:
         alpha, beta = self.relaxed(evaluator)
         found = join(_rounded(evaluator, alpha, beta), fallback)
         found = found[evaluator.within(found)]
-        best = improve(evaluator, found, max(8, top))
-        ranked = evaluator.best_distinct(join(best, found), top)
+        found = join(improve(evaluator, found, self.improved), found)
+        ranked = evaluator.best_distinct(found, top)
         return [Solution(arch, accuracy, "bcfw", optimal=False, gap=None) for accuracy, arch in ranked]
 
     def relaxed(self, evaluator: Evaluator) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +70,7 @@ def _starting_depths(evaluator: Evaluator, rng: np.random.Generator, count: int)
     drawn = rng.integers(evaluator.exits, size=(8 * count, evaluator.stages))
     drawn[0] = usable.argmax(axis=1)
     stages = np.arange(evaluator.stages)
-    fits = usable[stages, drawn].all(axis=1)
+    fits = np.asarray(usable[stages, drawn].all(axis=1))
     for cost, table in zip(evaluator.problem.costs, evaluator.block_cost, strict=True):
         if cost.kind == "sum":
             cheapest = np.where(evaluator.allowed, table, np.inf).min(axis=2)
@@ -85,15 +87,16 @@ def _best_configs(evaluator: Evaluator, beta: np.ndarray) -> np.ndarray:
     value = np.einsum("nsi,sibc->nsbc", beta, evaluator.value)
     share = np.einsum("nsi,sib->nsb", beta, evaluator.takes_part.astype(float))
     costs = np.einsum("nsb,lsbc->lnsbc", share, evaluator.block_cost[evaluator.additive])
-    exists = evaluator.allowed.any(axis=2)
-    valid = evaluator.allowed | (~exists[..., None] & (np.arange(shape[2]) == 0))
+    # a block without a choice (padding, or all forbidden) takes no part; it needs some option all the same
+    valid = evaluator.allowed | (~evaluator.possible[..., None] & (np.arange(shape[2]) == 0))
     flat = (starts, shape[0] * shape[1], shape[2])
     weights, price = relaxed_knapsack(
         value.reshape(flat), costs.reshape(-1, *flat), valid.reshape(flat[1:]), _room(evaluator)
     )
     alpha = weights.reshape(starts, *shape)
-    # for rows without a share every choice is optimal; this one makes deeper networks look as good as they are
-    worth = evaluator.value[:, -1] if evaluator.takes_part[:, -1].any() else evaluator.value.max(axis=1)
+    # for rows without a share every choice is optimal; this one lets deeper networks look as good as they are
+    first = evaluator.takes_part.argmax(axis=1)  # [stage][block]: the shallowest depth that has the block
+    worth = evaluator.value[np.arange(shape[0])[:, None], first, np.arange(shape[1])]
     paid = np.einsum("nl,lsbc->nsbc", price, evaluator.block_cost[evaluator.additive])
     would = np.where(valid, worth - paid, -np.inf).argmax(axis=3)
     return np.where((share > 0)[..., None], alpha, np.eye(shape[2])[would])
@@ -119,10 +122,11 @@ def _room(evaluator: Evaluator) -> np.ndarray:
 def relaxed_knapsack(
     value: np.ndarray, costs: np.ndarray, valid: np.ndarray, room: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """max value . w over one weight vector a row, under costs . w <= room (eq. 45), for many problems at once.
+    """max value . w over one weight vector a row, under costs . w <= room (eq. 45), for many problems at
+    once.
 
-    value[n][row][option], costs[limit][n][row][option], valid[row][option], room[limit]. Returns the weights and the
-    price of each limit. Problems without a solution get the cheapest options.
+    value[n][row][option], costs[limit][n][row][option], valid[row][option], room[limit]. Returns the weights
+    and the price of each limit. Problems without a solution get the cheapest options.
     """
     if len(costs) > 1:
         solved = [_linear_program(value[n], costs[:, n], valid, room) for n in range(len(value))]
@@ -135,15 +139,46 @@ def relaxed_knapsack(
 def _by_slopes(
     value: np.ndarray, cost: np.ndarray, valid: np.ndarray, room: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One limit: from the cheapest options up the upper convex hulls, steepest first, until the room is spent."""
+    """One limit: up the convex hulls from the cheapest options, steepest step first, while there is room."""
     problems, rows, options = value.shape
+    hull, slope, length = _hulls(value, cost, valid)
+    # within a row slopes fall, so a stable sort keeps its steps in order
+    order = np.argsort(-slope, axis=1, kind="stable")
+    uphill = np.take_along_axis(slope, order, axis=1) > 0
+    left = np.maximum(0.0, room - _pick(cost, hull[:, 0]).sum(axis=1))
+    spent = np.cumsum(np.take_along_axis(length, order, axis=1), axis=1)
+    whole = uphill & (spent <= left[:, None])
+    steps = np.zeros(slope.shape, dtype=int)
+    np.put_along_axis(steps, order, whole.astype(int), axis=1)
+    reached = steps.reshape(problems, -1, rows).sum(axis=1)  # how far up its hull each row has gone
+    weights = np.eye(options)[np.take_along_axis(hull, reached[:, None, :], axis=1)[:, 0]]
+    price = np.zeros(problems)
+    count = whole.sum(axis=1)
+    for n in np.flatnonzero(count < uphill.sum(axis=1)):  # one more step, of which only a part fits
+        step = order[n, count[n]]
+        row, before = step % rows, spent[n, count[n] - 1] if count[n] else 0.0
+        share = (left[n] - before) / length[n, step]
+        price[n] = slope[n, step]
+        weights[n, row] *= 1 - share
+        weights[n, row, hull[n, reached[n, row] + 1, row]] += share
+    return weights, price
+
+
+def _hulls(
+    value: np.ndarray, cost: np.ndarray, valid: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The upper convex hull of every row from its cheapest option on.
+
+    Returns hull[n][step][row] (options), and slope and length in cost of the steps, both [n][step * row]; a
+    row whose hull has ended repeats its last option with slope 0.
+    """
     value = np.where(valid, value, -np.inf)
     cheapest = np.where(valid, cost, np.inf).min(axis=2, keepdims=True)
     current = np.where(valid & (cost == cheapest), value, -np.inf).argmax(axis=2)
-    at_cost, at_value = _pick(cost, current), _pick(value, current)
     hull, slopes, lengths = [current], [], []
-    for _ in range(options - 1):
-        more, gain = cost - at_cost[..., None], value - at_value[..., None]
+    while True:
+        more = cost - _pick(cost, current)[..., None]
+        gain = value - _pick(value, current)[..., None]
         uphill = (more > 0) & (gain > 0)
         if not uphill.any():
             break
@@ -151,36 +186,17 @@ def _by_slopes(
         steepest = slope.max(axis=2, keepdims=True)
         chosen = np.where(uphill & (slope == steepest), more, -1.0).argmax(axis=2)  # the farthest of equals
         current = np.where(uphill.any(axis=2), chosen, current)
-        to_cost = _pick(cost, current)
         slopes.append(steepest[..., 0])
-        lengths.append(to_cost - at_cost)
-        at_cost, at_value = to_cost, _pick(value, current)
+        lengths.append(_pick(more, current))
         hull.append(current)
+    shape = (len(value), len(slopes) * value.shape[1])
     if not slopes:
-        return np.eye(options)[current], np.zeros(problems)
-    # [problem][step of a row]; within a row slopes fall, so a stable sort keeps its steps in order
-    slope = np.stack(slopes, axis=1).reshape(problems, -1)
-    length = np.stack(lengths, axis=1).reshape(problems, -1)
-    order = np.argsort(-slope, axis=1, kind="stable")
-    left = np.maximum(0.0, room - _pick(cost, hull[0]).sum(axis=1))
-    spent = np.cumsum(np.take_along_axis(length, order, axis=1), axis=1)
-    whole = np.take_along_axis(slope, order, axis=1) > 0
-    taken = whole & (spent <= left[:, None])
-    count = taken.sum(axis=1)
-    steps = np.zeros_like(slope, dtype=int)
-    np.put_along_axis(steps, order, taken.astype(int), axis=1)
-    reached = steps.reshape(problems, -1, rows).sum(axis=1)  # how far up its hull each row has gone
-    hulls = np.stack(hull, axis=1)
-    weights = np.eye(options)[np.take_along_axis(hulls, reached[:, None, :], axis=1)[:, 0]]
-    price = np.zeros(problems)
-    for n in np.flatnonzero(count < whole.sum(axis=1)):  # one more step, of which only a part fits
-        step = order[n, count[n]]
-        row, before = step % rows, spent[n, count[n] - 1] if count[n] else 0.0
-        share = (left[n] - before) / length[n, step]
-        price[n] = slope[n, step]
-        weights[n, row] *= 1 - share
-        weights[n, row, hulls[n, reached[n, row] + 1, row]] += share
-    return weights, price
+        return np.stack(hull, axis=1), np.zeros(shape), np.zeros(shape)
+    return (
+        np.stack(hull, axis=1),
+        np.stack(slopes, axis=1).reshape(shape),
+        np.stack(lengths, axis=1).reshape(shape),
+    )
 
 
 def _pick(array: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -194,7 +210,7 @@ def _linear_program(
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
-    row, option = np.nonzero(valid)
+    row, _ = np.nonzero(valid)
     one_hot = csr_array((np.ones(len(row)), (row, np.arange(len(row)))))
     scale = costs[:, valid].max(axis=1) + 1e-300
     result = linprog(

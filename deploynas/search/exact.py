@@ -1,5 +1,5 @@
-"""The proven optimum. One limit that adds up: from the frontier, in milliseconds. Several, or an estimator that
-couples stages: from the integer linear form.
+"""The proven optimum. One limit that adds up: from the frontier, in milliseconds. Several, or an estimator
+that couples stages: from the integer linear form.
 """
 
 from __future__ import annotations

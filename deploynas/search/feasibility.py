@@ -1,4 +1,4 @@
-"""Whether limits can be met, and a useful answer when they cannot: which limit binds, and what comes closest."""
+"""Whether limits can be met, and an answer when they cannot: which limit binds, and what comes closest."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[C
 
 def _extreme(problem: Problem, cost: Cost, largest: bool) -> Architecture:
     choices = []
-    for s, stage in enumerate(problem.space.stages):
+    for s in range(len(problem.space.stages)):
         usable = _usable_depths(problem, s)
         costs = np.where(problem.allowed[s], cost.blocks[s], -np.inf if largest else np.inf)
         picked = costs.argmax(axis=1) if largest else costs.argmin(axis=1)
@@ -109,7 +109,7 @@ def _together(problem: Problem) -> Architecture:
     over = max(c.of(nearest) / c.budget for c in problem.additive)
     raise GateError(
         f"each limit can be met alone but not all together: the network that comes closest needs {shown}",
-        hint=f"raise the budgets by {100 * (over - 1):.2g} % or more, or leave a limit out",
+        hint=f"raise the budgets by {np.ceil(1000 * (over - 1)) / 10:g} % or more, or leave a limit out",
     )
 
 
@@ -117,7 +117,8 @@ def _out_of_reach(cost: Cost, cheapest: Architecture, among: str = "") -> GateEr
     least = cost.of(cheapest)
     word = "fastest" if cost.name.startswith("latency") else "smallest"
     return GateError(
-        f"{cost.name}: no network is within {show(cost.budget)}; the {word}{among} needs {show(least)}: {cheapest}",
+        f"{cost.name}: no network is within {show(cost.budget)}; "
+        f"the {word}{among} needs {show(least)}: {cheapest}",
         hint=f"a budget of at least {show(least, up=True)} can be met",
     )
 

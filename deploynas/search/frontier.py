@@ -1,9 +1,10 @@
 """Every optimal network for one latency table, exact: merging of non-dominated lists (METHODS 1, "Latency").
 
-Prefixes of a network are compared by (cost, accuracy): one that costs no less and is worth no more than another can
-never lead to a better network, whatever follows. So the list of non-dominated prefixes is carried from block to
-block, a stage's depths are merged at its end, and what is left after the last stage is the answer for every budget.
-The work is (length of the list) x (configurations) a block: it grows gently with the space.
+Prefixes of a network are compared by (cost, accuracy): one that costs no less and is worth no more than
+another can never lead to a better network, whatever follows. So the list of non-dominated prefixes is carried
+from block to block, a stage's depths are merged at its end, and what is left after the last stage is the
+answer for every budget. The work is (length of the list) x (configurations) a block: it grows gently with the
+space.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ class Layer:
 
     def choices(self, i: int) -> tuple[tuple[int, ...], ...]:
         """Walk back from entry i to the empty network."""
-        layer, stages = self, []
+        layer, stages = self, list[list[int]]()
         while layer.index is not None:
             if layer.config is None:
                 stages.append([])
             else:
                 stages[-1].append(int(layer.config[i]))
-            parent = layer.parents[0 if layer.source is None else layer.source[i]]
-            layer, i = parent, int(layer.index[i])
+            source = 0 if layer.source is None else layer.source[i]
+            i, layer = int(layer.index[i]), layer.parents[source]
         return tuple(tuple(reversed(stage)) for stage in reversed(stages))
 
 
@@ -117,7 +118,7 @@ def frontier(space: Space, estimator: Predictor, table: Table, limits: Sequence[
     problem = Problem.of(space, estimator, limits)
     if problem.additive:
         raise InputError(
-            f"a frontier has one cost, the latency of its table; {problem.additive[0].name} would be a second",
+            f"a frontier has one cost, its table's latency; {problem.additive[0].name} would be a second",
             hint="use `search` with all limits for the optimum of one budget",
         )
     return problem_frontier(replace(problem, costs=(*problem.costs, table_cost(space, table))))
@@ -186,8 +187,8 @@ def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
 def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:
     """Positions of the entries that fewer than `keep` others dominate, cheapest first.
 
-    Of entries equal in both the first is kept, so that ties are broken the same way every time. For keep > 1 one
-    frontier after the other is peeled off, which may leave a little more than asked and never less.
+    Of entries equal in both the first is kept, so that ties are broken the same way every time. For keep > 1
+    one frontier after the other is peeled off, which may leave a little more than asked and never less.
     """
     order = np.argsort(cost, kind="stable")
     if keep == 1:

@@ -29,7 +29,7 @@ class _Moves:
 def improve(evaluator: Evaluator, networks: Networks, count: int) -> Networks:
     """The `count` best of the networks (all within the limits), each moved until no pair of moves pays."""
     best = np.argsort(-evaluator.accuracies(networks), kind="stable")[:count]
-    return join(*(_climb(evaluator, networks[best[i : i + 1]]) for i in range(len(best))))
+    return join(networks[:0], *(_climb(evaluator, networks[best[i : i + 1]]) for i in range(len(best))))
 
 
 def _climb(evaluator: Evaluator, network: Networks) -> Networks:
@@ -84,7 +84,9 @@ def _moves(evaluator: Evaluator, network: Networks) -> _Moves:
     s, b, c = np.nonzero(part[..., None] & evaluator.allowed)
     gain, costs = (value - now)[s, b, c], (tables - cost_now)[:, s, b, c]
     # depths: the blocks beyond keep the configurations they have in the arrays
-    worth = evaluator.bonus + np.take_along_axis(evaluator.value, configs[:, None, :, None], axis=3)[..., 0].sum(axis=2)
+    worth = evaluator.bonus + np.take_along_axis(evaluator.value, configs[:, None, :, None], axis=3)[
+        ..., 0
+    ].sum(axis=2)
     spent = (cost_now[..., 0][:, :, None, :] * evaluator.takes_part).sum(axis=3)  # [limit][stage][depth]
     allowed = np.take_along_axis(evaluator.allowed, configs[..., None], axis=2)[..., 0]
     usable = evaluator.usable_exit & (allowed[:, None, :] | ~evaluator.takes_part).all(axis=2)

@@ -1,12 +1,14 @@
-"""The integer linear form, for any number of limits and for estimators that couple stages (`scipy.optimize.milp`).
+"""The integer linear form, for any number of limits and for estimators that couple stages
+(`scipy.optimize.milp`).
 
-Products of eq. 3 need no products here. With beta[s,d] (stage s has depth d) and z[s,b,c] (block b takes part, with
-configuration c) both binary, `sum_c z[s,b,c] = sum_{d >= b} beta[s,d]` says all there is to say, and worth and cost are
-linear: 255 variables and 25 rows for the 5 x 4 x 12 space, against 720 products in the naive form. Products
-across stages are linearised row against row (see `_products`), which is much tighter than one by one.
+Products of eq. 3 need no products here. With beta[s,d] (stage s has depth d) and z[s,b,c] (block b takes
+part, with configuration c) both binary, `sum_c z[s,b,c] = sum_{d >= b} beta[s,d]` says all there is to say,
+and worth and cost are linear: 255 variables and 25 rows for the 5 x 4 x 12 space, against 720 products in the
+naive form. Products across stages are linearised row against row (see `_products`), which is much tighter
+than one by one.
 
-The solver under it works with tolerances, we do not: every network it returns is checked, and one that is over a
-budget by a rounding error is cut off, as are those already found when the next best is wanted.
+The solver under it works with tolerances, we do not: every network it returns is checked, and one that is
+over a budget by a rounding error is cut off, as are those already found when the next best is wanted.
 """
 
 from __future__ import annotations
@@ -150,9 +152,9 @@ class IntegerForm:
     def _products(self, form: Coupled) -> None:
         """Add base + linear . x + pairs, with x written in our variables.
 
-        x[i] x[j] summed over the pairs of two one-hot rows R and Q: subtracting the least value of every i leaves
-        nothing negative (a row sums to one, so the subtracted part is linear), and then y[i,j] <= needs only
-        sum_j y[i,j] <= x[i] and sum_i y[i,j] <= x[j].
+        x[i] x[j] summed over the pairs of two one-hot rows R and Q: subtracting the least value of every i
+        leaves nothing negative (a row sums to one, so the subtracted part is linear), and then y[i,j] <=
+        needs only sum_j y[i,j] <= x[i] and sum_i y[i,j] <= x[j].
         """
         encoding = Encoding(self.problem.space)
         entries = self._entries(encoding)
@@ -163,7 +165,10 @@ class IntegerForm:
         for r, q in sorted(coupled_rows):
             if r == q:
                 continue  # two entries of a one-hot row are never both 1
-            rows, columns = np.arange(encoding.row_starts[r], ends[r]), np.arange(encoding.row_starts[q], ends[q])
+            rows, columns = (
+                np.arange(encoding.row_starts[r], ends[r]),
+                np.arange(encoding.row_starts[q], ends[q]),
+            )
             values = matrix[np.ix_(rows, columns)]
             least = values.min(axis=1)
             linear[rows] += least
@@ -173,7 +178,11 @@ class IntegerForm:
                 self.objective[variable] += factor * linear[i]
 
     def _product_rows(
-        self, entries: list[tuple[dict[int, float], float]], rows: np.ndarray, columns: np.ndarray, worth: np.ndarray
+        self,
+        entries: list[tuple[dict[int, float], float]],
+        rows: np.ndarray,
+        columns: np.ndarray,
+        worth: np.ndarray,
     ) -> None:
         by_column: dict[int, dict[int, float]] = {}
         for i, values in zip(rows, worth, strict=True):

@@ -1,7 +1,8 @@
 """Many networks at once as arrays, and what they are worth and cost: for solvers that look at thousands.
 
-Stages are padded to the same number of blocks and depths. Sums run in network order, as everywhere in the search
-(see `problem`): blocks that take no part add 0.0, which changes nothing, so the costs are those of `Cost.of`.
+Stages are padded to the same number of blocks and depths. Sums run in network order, as everywhere in the
+search (see `problem`): blocks that take no part add 0.0, which changes nothing, so the costs are those of
+`Cost.of`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from deploynas.space import Architecture, Space
 
 @dataclass(frozen=True)
 class Networks:
-    """n networks: a configuration for every block, also for those beyond the depth, and a depth for every stage."""
+    """n networks: a configuration for every block, also for those beyond the depth, and a depth for every
+    stage.
+    """
 
     configs: np.ndarray  # [n][stage][block]
     depths: np.ndarray  # [n][stage]: index into the stage's depths
@@ -29,12 +32,8 @@ class Networks:
         return Networks(self.configs[where], self.depths[where])
 
     def architecture(self, space: Space, n: int) -> Architecture:
-        return space.architecture(
-            [
-                self.configs[n, s, : stage.depths[self.depths[n, s]]]
-                for s, stage in enumerate(space.stages)
-            ]
-        )
+        depths = [stage.depths[i] for stage, i in zip(space.stages, self.depths[n], strict=True)]
+        return space.architecture([self.configs[n, s, :depth].tolist() for s, depth in enumerate(depths)])
 
 
 def join(*parts: Networks) -> Networks:
@@ -83,8 +82,9 @@ class Evaluator:
                 self.takes_part[s, i, :depth] = True
             for row, cost in enumerate(problem.costs):
                 self.block_cost[row, s, :rows, :columns] = cost.blocks[s]
-        possible = self.allowed.any(axis=2)[:, None, :]
-        self.usable_exit = self.takes_part.any(axis=2) & (possible | ~self.takes_part).all(axis=2)
+        self.possible = np.asarray(self.allowed.any(axis=2))  # [stage][block]: there is something to choose
+        blocked = self.takes_part & ~self.possible[:, None, :]
+        self.usable_exit = np.asarray(self.takes_part.any(axis=2) & ~blocked.any(axis=2))
         self.additive = [row for row, cost in enumerate(problem.costs) if cost.kind == "sum"]
         if isinstance(problem.objective, Separable):
             self.value, self.bonus = self._coefficients(problem.objective)
@@ -143,7 +143,7 @@ class Evaluator:
     def within(self, networks: Networks) -> np.ndarray:
         """Which networks keep every limit."""
         budgets = np.array([cost.budget for cost in self.problem.costs])
-        return (self.costs(networks) <= budgets[:, None]).all(axis=0)
+        return np.asarray((self.costs(networks) <= budgets[:, None]).all(axis=0))
 
     def best_distinct(self, networks: Networks, count: int) -> list[tuple[float, Architecture]]:
         """The best of the networks within all limits, each architecture once, best first."""

@@ -1,8 +1,9 @@
-"""What is maximised, by its coefficients: an accuracy that separates by stage (eq. 3), one that couples stages
-(eq. 4), or one that can only be asked.
+"""What is maximised, by its coefficients: an accuracy that separates by stage (eq. 3), one that couples
+stages (eq. 4), or one that can only be asked.
 
 Separable is the case that counts: within a stage and a depth every block adds its own worth, so prefixes of a
-network can be compared with each other and the frontier follows by merging. The others keep the same interface.
+network can be compared with each other and the frontier follows by merging. The others keep the same
+interface.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ def objective_of(space: Space, estimator: Predictor) -> Objective:
         raise InputError(f"an estimator must have `space` and `predict`, got {type(estimator).__name__}")
     space.require_hash(estimator.space.hash, "the estimator")
     if hasattr(estimator, "block") and hasattr(estimator, "depth"):
-        return _contributions(space, estimator.base, estimator.depth, estimator.block)
+        return _contributions(space, estimator.base, estimator.depth, estimator.block)  # type: ignore[attr-defined]
     if hasattr(estimator, "linear") and hasattr(estimator, "first"):
         coupled = Coupled(
             space,

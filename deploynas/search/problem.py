@@ -1,12 +1,14 @@
 """The problem that every solver gets: coefficients of an accuracy to maximise, and limits to keep (eq. 1).
 
 A limit is a cost for every block plus a fixed part, added up (latency on a device, parameters, MACs, bytes of
-weights) or maximised over (peak memory), and a budget. A maximum within a budget simply forbids configurations.
+weights) or maximised over (peak memory), and a budget. A maximum within a budget simply forbids
+configurations.
 
-When is a network within its budget? When its cost, added up block after block in network order with the fixed part
-last, is at most the budget: the very number that `LatencyTable.predict` returns. No tolerance is involved, and
-none is needed: rounding is monotone (a <= b implies fl(a + x) <= fl(b + x)), so comparing prefixes is exact in
-floating point as long as every sum is made in that order. All code here makes its sums in that order.
+When is a network within its budget? When its cost, added up block after block in network order with the fixed
+part last, is at most the budget: the very number that `LatencyTable.predict` returns. No tolerance is
+involved, and none is needed: rounding is monotone (a <= b implies fl(a + x) <= fl(b + x)), so comparing
+prefixes is exact in floating point as long as every sum is made in that order. All code here makes its sums
+in that order.
 """
 
 from __future__ import annotations
@@ -159,6 +161,8 @@ def _with_distinct_names(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:
     """Two tables of one device, or of unnamed ones, are told apart by their number."""
     names = [cost.name for cost in costs]
     return tuple(
-        replace(cost, name=f"{cost.name} ({names[:i].count(cost.name) + 1})") if names.count(cost.name) > 1 else cost
+        replace(cost, name=f"{cost.name} ({names[:i].count(cost.name) + 1})")
+        if names.count(cost.name) > 1
+        else cost
         for i, cost in enumerate(costs)
     )

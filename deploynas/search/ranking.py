@@ -1,9 +1,10 @@
 """The k best networks under one limit, exact.
 
-The frontier's merging, with two changes: a prefix is dropped only if k others dominate it, and only prefixes that
-can still beat the k-th best network known so far are carried on. What they can reach at most comes from the
-frontier of all that may follow, computed backwards; that bound is summed in another order than the network's own
-costs, so it gets a slack far above rounding errors. The answer itself never depends on the slack.
+The frontier's merging, with two changes: a prefix is dropped only if k others dominate it, and only prefixes
+that can still beat the k-th best network known so far are carried on. What they can reach at most comes from
+the frontier of all that may follow, computed backwards; that bound is summed in another order than the
+network's own costs, so it gets a slack far above rounding errors. The answer itself never depends on the
+slack.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def _endings(problem: Problem, cost: Cost) -> list[list[list[Layer]]]:
                 if after:
                     options.append((ending, 0.0))
                 after.insert(0, end_stage(options))
-                ending = extend(after[0], cost.blocks[s][b], walk.value[b], np.flatnonzero(problem.allowed[s][b]))
+                ending = extend(
+                    after[0], cost.blocks[s][b], walk.value[b], np.flatnonzero(problem.allowed[s][b])
+                )
             stage.append(after)
             starts.append((ending, 0.0))
         endings.insert(0, stage)

@@ -1,4 +1,6 @@
-"""What a search hands back: a network, how good and how costly it is predicted to be, and how far to trust that."""
+"""What a search hands back: a network, how good and how costly it is predicted to be, and how far to trust
+that.
+"""
 
 from __future__ import annotations
 
@@ -58,19 +60,6 @@ def describe(problem: Problem, estimator: Predictor, solution: Solution) -> Sear
         solution.optimal,
         solution.gap,
     )
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """One network for all devices beside the best network of each."""
-
-    shared: SearchResult
-    each: tuple[SearchResult, ...]  # in the order of the devices
-
-    @property
-    def losses(self) -> tuple[float, ...]:
-        """What each device gives up in accuracy when it takes the shared network."""
-        return tuple(own.accuracy - self.shared.accuracy for own in self.each)
 
 
 def one_each(

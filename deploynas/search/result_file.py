@@ -1,4 +1,5 @@
-"""The file that a search leaves behind, schema `deploynas/search-result`: what fine-tuning and export start from.
+"""The file that a search leaves behind, schema `deploynas/search-result`: what fine-tuning and export start
+from.
 
 It embeds the space and names by hash the estimator and the tables that it came from.
 """
@@ -47,7 +48,7 @@ class SharingRecord(BaseModel):
 
     limit: str
     own: NetworkRecord
-    loss: float
+    loss: float | None  # in accuracy; None: no network is within the limits of all devices
 
 
 class FrontierRecord(BaseModel):
@@ -67,8 +68,8 @@ class SearchFile(BaseModel):
     schema_version: int = 1
     space: dict[str, Any]
     space_hash: str
-    networks: list[NetworkRecord] = []  # best first; with several devices and `--each` empty
-    each: list[SharingRecord] = []
+    networks: list[NetworkRecord] = []  # best first, each within all limits
+    each: list[SharingRecord] = []  # the best network of every device, when there are several
     frontier: list[FrontierRecord] = []
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
@@ -107,12 +108,12 @@ def network_record(result: SearchResult) -> NetworkRecord:
     )
 
 
-def sharing_records(each: Sequence[SearchResult], shared: SearchResult) -> list[SharingRecord]:
+def sharing_records(each: Sequence[SearchResult], shared: SearchResult | None) -> list[SharingRecord]:
     return [
         SharingRecord(
             limit=next(use.name for use in own.limits if use.is_latency),
             own=network_record(own),
-            loss=own.accuracy - shared.accuracy,
+            loss=own.accuracy - shared.accuracy if shared else None,
         )
         for own in each
     ]

@@ -1,4 +1,4 @@
-"""The exact solvers against enumeration: thousands of small problems, with everything that makes them nasty."""
+"""The exact solvers against enumeration: thousands of small problems with all that makes them nasty."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from tiny_problems import brute_force, budgets_of, instances, random_instance, random_quadratic, tiny_space
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_problems import brute_force, budgets_of, instances, random_instance, random_quadratic, tiny_space
 
 import deploynas as dn
 from deploynas.errors import GateError
@@ -18,7 +18,7 @@ from deploynas.search.problem import Limit, Problem
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=3000, deadline=None, suppress_health_check=quiet)
 @given(st.data())
 def test_one_limit_equals_brute_force_to_the_last_bit(data):
     space, estimator, (table,) = data.draw(instances())
@@ -34,7 +34,7 @@ def test_one_limit_equals_brute_force_to_the_last_bit(data):
     assert best.optimal
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=1000, deadline=None, suppress_health_check=quiet)
 @given(instances())
 def test_the_frontier_is_every_undominated_point_and_nothing_else(instance):
     space, estimator, (table,) = instance
@@ -51,7 +51,7 @@ def test_the_frontier_is_every_undominated_point_and_nothing_else(instance):
         assert estimator.predict(point.architecture) == point.accuracy
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=1000, deadline=None, suppress_health_check=quiet)
 @given(st.data(), st.integers(2, 12))
 def test_the_k_best_equal_sorted_brute_force(data, k):
     space, estimator, (table,) = data.draw(instances())
@@ -65,7 +65,7 @@ def test_the_k_best_equal_sorted_brute_force(data, k):
     assert all(table.predict(r.architecture) <= limits[0].budget for r in found)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=250, deadline=None, suppress_health_check=quiet)
 @given(st.data(), st.integers(1, 3), st.booleans())
 def test_several_limits_at_once_equal_brute_force(data, k, with_memory):
     space, estimator, tables = data.draw(instances(tables=2))
@@ -87,7 +87,7 @@ def test_several_limits_at_once_equal_brute_force(data, k, with_memory):
             assert use.predicted <= limit.budget
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=quiet)
+@settings(max_examples=250, deadline=None, suppress_health_check=quiet)
 @given(st.data())
 def test_a_limit_on_peak_memory_leaves_the_frontier_exact(data):
     space, estimator, (table,) = data.draw(instances())
@@ -139,7 +139,9 @@ def test_a_learned_form_within_stages_is_separable_and_exact(seed):
     problem = Problem.of(space, estimator, limits)
     assert isinstance(problem.objective, Separable)
     expected = [accuracy for accuracy, _ in brute_force(space, estimator, limits)[:5]]
-    assert [r.accuracy for r in dn.search(space, estimator, limits, top=5)] == pytest.approx(expected, abs=1e-12)
+    assert [r.accuracy for r in dn.search(space, estimator, limits, top=5)] == pytest.approx(
+        expected, abs=1e-12
+    )
     assert [s.accuracy for s in Milp().solve(problem, 5)] == pytest.approx(expected, abs=1e-9)
 
 

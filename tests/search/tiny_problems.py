@@ -19,7 +19,9 @@ CONFIGS = tuple(BlockConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for
 
 def tiny_space(shape: list[tuple[tuple[int, ...], int]]) -> Space:
     """A space of stages given as (depths, number of configurations)."""
-    stages = tuple(Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape))
+    stages = tuple(
+        Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape)
+    )
     return replace(FASHION, name="tiny", stages=stages)
 
 
@@ -50,7 +52,7 @@ SHAPES = st.lists(
     max_size=3,
 ).filter(lambda shape: tiny_space(shape).size() <= 250)
 
-# few distinct values make ties; decimals make sums whose last bits depend on the order; floats are what is measured
+# few values make ties; decimals make sums whose last bits depend on the order; floats are what is measured
 LATENCIES = ([0.0, 1.0, 2.0], [0.0, 0.1, 0.2, 0.3, 0.7], None)
 WORTHS = ([-1.0, 0.0, 1.0], [-0.02, 0.0, 0.01, 0.03], None)
 
@@ -68,7 +70,9 @@ def instances(draw, tables: int = 1):
     def latency() -> float:
         return rng.choice(latencies) if latencies else rng.uniform(0, 5)
 
-    estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
+    estimator = BilinearEstimator.from_arrays(
+        space, 0.5, like_depths(space, worth), like_blocks(space, worth)
+    )
     made = [LatencyTable.from_arrays(space, latency(), like_blocks(space, latency)) for _ in range(tables)]
     return space, estimator, made
 
@@ -89,12 +93,15 @@ def random_instance(space: Space, seed: int, tables: int = 1):
         like_depths(space, lambda: rng.normal(0, 0.01)),
         like_blocks(space, lambda: rng.normal(0, 0.005)),
     )
-    made = [LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2))) for _ in range(tables)]
+    made = [
+        LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2)))
+        for _ in range(tables)
+    ]
     return estimator, made
 
 
 def random_quadratic(space: Space, seed: int, pairs: int) -> QuadraticEstimator:
     rng = np.random.default_rng(seed)
     size = encoding_size(space)
-    triples = [(int(i), int(j), float(v)) for i, j, v in zip(*rng.integers(size, size=(2, pairs)), rng.normal(0, 0.02, pairs))]
+    triples = [(*rng.integers(size, size=2).tolist(), rng.normal(0, 0.02)) for _ in range(pairs)]
     return QuadraticEstimator.from_arrays(space, 0.6, rng.normal(0, 0.01, size), triples)

@@ -1,0 +1,169 @@
+"""How the results of a search look to people: one network in full, several in a list, a frontier, cost
+ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deploynas.cli.console import print_table, say
+from deploynas.search.feasibility import show as cost_text
+
+if TYPE_CHECKING:
+    from deploynas.errors import GateError
+    from deploynas.search.feasibility import CostRange
+    from deploynas.search.result_file import LimitRecord, NetworkRecord, SearchFile
+
+RESOURCES = ("params", "macs", "size_bytes", "peak_memory_bytes")
+
+
+def show(document: SearchFile) -> None:
+    if document.frontier:
+        _show_frontier(document)
+    elif len(document.networks) == 1:
+        _show_network(document.networks[0])
+    elif document.networks:
+        _show_ranking(document.networks)
+    if document.each:
+        _show_sharing(document)
+    _say_trust(document)
+
+
+def _show_network(network: NetworkRecord) -> None:
+    limited = {use.name: use for use in network.limits}
+    rows = [["accuracy", _percent(network.accuracy), "", _standard_error(network)]]
+    rows += [
+        [name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()
+    ]
+    rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
+    print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
+    click.echo(network.architecture)
+
+
+def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
+    names = [use.name for use in networks[0].limits]
+    rows = [
+        [
+            i + 1,
+            f"{_percent(network.accuracy)} {_standard_error(network)}".strip(),
+            *(cost_text(use.predicted) for use in network.limits),
+            _depths(network.choices),
+        ]
+        for i, network in enumerate(networks)
+    ]
+    print_table(["#", "accuracy", *names, "blocks"], rows, title=_claim(networks[0]))
+    for i, network in enumerate(networks):
+        click.echo(f"{i + 1}: {network.architecture}")
+
+
+def _show_sharing(document: SearchFile) -> None:
+    rows = []
+    for record in document.each:
+        own = next(use for use in record.own.limits if use.name == record.limit)
+        loss = "none fits all" if record.loss is None else f"{100 * record.loss:.2f} points"
+        rows.append(
+            [
+                record.limit,
+                cost_text(own.budget),
+                cost_text(own.predicted),
+                _percent(record.own.accuracy),
+                loss,
+            ]
+        )
+    columns = ["device", "budget", "its own network", "accuracy", "loses by sharing"]
+    print_table(columns, rows, title="One network each")
+    if not document.networks:
+        for record in document.each:
+            click.echo(f"{record.limit}: {record.own.architecture}")
+
+
+def _show_frontier(document: SearchFile) -> None:
+    rows = [[f"{p.latency_ms:.4f}", _percent(p.accuracy), _depths(p.choices)] for p in document.frontier]
+    print_table(["latency_ms", "accuracy", "blocks"], rows)
+    say("the architectures: `--json`, or `--out FILE`")
+
+
+def show_ranges(ranges: Sequence[CostRange]) -> None:
+    rows = [
+        [
+            r.cost.name,
+            cost_text(r.cost.budget),
+            cost_text(r.smallest),
+            cost_text(r.median),
+            cost_text(r.heaviest),
+            f"{100 * r.share_within:.1f} %",
+            "yes" if r.smallest <= r.cost.budget else "no",
+        ]
+        for r in ranges
+    ]
+    columns = [
+        "limit",
+        "budget",
+        "smallest",
+        "median",
+        "heaviest",
+        "random networks within",
+        "can be met alone",
+    ]
+    print_table(columns, rows)
+
+
+def ranges_document(ranges: Sequence[CostRange], failure: GateError | None) -> dict[str, Any]:
+    return {
+        "limits": [
+            {
+                "name": r.cost.name,
+                "budget": r.cost.budget,
+                "smallest": r.smallest,
+                "median": r.median,
+                "heaviest": r.heaviest,
+                "share_within": r.share_within,
+            }
+            for r in ranges
+        ],
+        "feasible": failure is None,
+        "reason": failure.message if failure else None,
+    }
+
+
+def _say_trust(document: SearchFile) -> None:
+    """Predictions are shown with their errors; say so where there are none."""
+    validation = document.estimator_validation
+    if validation and validation.get("kendall_tau") is not None:
+        say(
+            f"estimator: Kendall tau {validation['kendall_tau']:.2f} "
+            f"on {validation['networks']} unseen networks"
+        )
+    else:
+        say("estimator: not validated; accuracies are for ranking")
+    uses = [use for network in document.networks for use in network.limits]
+    if any(use.name.startswith("latency") and use.relative_error is None for use in uses):
+        say("latency: the table was not profiled, so its error is not known")
+
+
+def _claim(network: NetworkRecord) -> str:
+    if network.optimal:
+        return f"proven optimal ({network.solver})"
+    if network.gap is not None:
+        return f"not proven optimal ({network.solver}): at most {100 * network.gap:.3f} points below"
+    return f"not proven optimal ({network.solver})"
+
+
+def _depths(choices: list[list[int]]) -> str:
+    """Blocks a stage: what a line has room for."""
+    return "+".join(str(len(choice)) for choice in choices)
+
+
+def _percent(accuracy: float) -> str:
+    return f"{100 * accuracy:.2f} %"
+
+
+def _standard_error(network: NetworkRecord) -> str:
+    return "" if network.accuracy_se is None else f"± {100 * network.accuracy_se:.2f}"
+
+
+def _error(use: LimitRecord) -> str:
+    return "" if use.relative_error is None else f"± {100 * use.relative_error:.1f} %"

@@ -1,0 +1,168 @@
+"""What holds for every solver, whatever it is asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tiny_problems import brute_force, budgets_of, instances, random_instance, random_quadratic, tiny_space
+
+import deploynas as dn
+from deploynas.errors import GateError, InputError
+from deploynas.search.bcfw import Bcfw
+from deploynas.search.evolution import Evolution
+from deploynas.search.problem import Limit, Problem
+from deploynas.search.solver import SOLVERS, load_solver
+
+every_solver = pytest.mark.parametrize("solver", SOLVERS)
+SHORT = {"evolution": Evolution(generations=10, population=20)}
+
+
+def solve(name: str, problem: Problem, top: int = 1):
+    return (SHORT.get(name) or load_solver(name)).solve(problem, top)
+
+
+@pytest.mark.parametrize("solver", ["exact", "milp", "bcfw", "evolution"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), several=st.booleans())
+def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, data, several):
+    space, estimator, tables = data.draw(instances(tables=2))
+    limits = [Limit(t, data.draw(budgets_of(space, t))) for t in (tables if several else tables[:1])]
+    expected = brute_force(space, estimator, limits)
+    problem = Problem.of(space, estimator, limits)
+    if not expected:
+        with pytest.raises(GateError):
+            solve(solver, problem)
+        return
+    found = solve(solver, problem, top=3)
+    assert 1 <= len(found) <= 3
+    assert len({s.architecture for s in found}) == len(found)
+    assert [s.accuracy for s in found] == sorted((s.accuracy for s in found), reverse=True)
+    for solution in found:
+        assert all(limit.of.predict(solution.architecture) <= limit.budget for limit in limits)
+        assert solution.accuracy == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
+        assert solution.accuracy <= expected[0][0] + 1e-12
+    if found[0].optimal:
+        assert found[0].accuracy == pytest.approx(expected[0][0], abs=1e-8)
+    if solver in ("exact", "milp"):
+        assert found[0].optimal and found[0].gap == 0
+    else:
+        assert not found[0].optimal and found[0].gap is None
+
+
+@every_solver
+def test_full_size_with_three_limits(imagenet, solver):
+    estimator, tables = random_instance(imagenet, 3, tables=2)
+    limits = [Limit(tables[0], 9.0), Limit(tables[1], 9.5), Limit("params", 5.2e6)]
+    problem = Problem.of(imagenet, estimator, limits)
+    (solution,) = solve(solver, problem)
+    assert problem.allows(solution.architecture)
+    best = dn.search(imagenet, estimator, limits)
+    assert best.optimal and solution.accuracy <= best.accuracy + 1e-9
+    if solution.optimal:
+        assert solution.accuracy == pytest.approx(best.accuracy, abs=1e-9)
+
+
+@every_solver
+def test_the_same_seed_gives_the_same_network(solver):
+    space = tiny_space([((1, 2), 3), ((1, 3), 2)])
+    estimator, (table,) = random_instance(space, 5)
+    problem = Problem.of(space, estimator, [Limit(table, 4.0)])
+    assert solve(solver, problem)[0] == solve(solver, problem)[0]
+
+
+@every_solver
+def test_without_a_limit_that_adds_up_the_best_network_of_all_is_found(solver):
+    space = tiny_space([((1, 2), 2), ((1, 2), 2)])
+    estimator, _ = random_instance(space, 1)
+    peak = max(dn.Costs.of(space, a).peak_memory_bytes for a in space.enumerate())
+    (solution,) = solve(solver, Problem.of(space, estimator, [Limit("peak_memory_bytes", peak)]))
+    assert solution.accuracy == pytest.approx(max(estimator.predict(a) for a in space.enumerate()), abs=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["exact", "milp", "evolution", "best-of"])
+def test_estimators_with_terms_across_stages(solver):
+    space = tiny_space([((1, 2), 3), ((1, 2), 2), ((2,), 2)])
+    estimator = random_quadratic(space, 2, pairs=30)
+    _, (table,) = random_instance(space, 2)
+    latencies = sorted(table.predict(a) for a in space.enumerate())
+    limits = [Limit(table, latencies[len(latencies) // 2])]
+    problem = Problem.of(space, estimator, limits)
+    (solution,) = solve(solver, problem)
+    assert problem.allows(solution.architecture)
+    assert solution.accuracy == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
+    if solver != "evolution":
+        assert solution.accuracy == pytest.approx(brute_force(space, estimator, limits)[0][0], abs=1e-9)
+
+
+def test_the_frontier_of_a_coupled_problem_names_the_solvers_to_use():
+    space = tiny_space([((1, 2), 3), ((1, 2), 2)])
+    estimator = random_quadratic(space, 0, pairs=20)
+    _, (table,) = random_instance(space, 0)
+    with pytest.raises(InputError, match="terms across stages") as caught:
+        dn.frontier(space, estimator, table)
+    assert "milp" in caught.value.hint and "evolution" in caught.value.hint
+    with pytest.raises(InputError, match="terms across stages"):
+        dn.search(space, estimator, [Limit(table, 5.0)], solver="bcfw")
+
+
+class Oracle:
+    """An estimator without coefficients, as a neural network is one."""
+
+    def __init__(self, space: dn.Space) -> None:
+        self.space = space
+
+    def predict(self, architecture: dn.Architecture) -> float:
+        return 0.5 + 0.01 * sum(c * c for _, _, c in architecture.decisions())
+
+
+def test_an_estimator_that_can_only_be_asked_goes_to_evolution():
+    space = tiny_space([((1, 2), 3), ((1, 2), 3)])
+    _, (table,) = random_instance(space, 0)
+    problem = Problem.of(space, Oracle(space), [Limit(table, 100.0)])
+    (solution,) = solve("evolution", problem)
+    assert solution.accuracy == pytest.approx(0.5 + 0.01 * 4 * 4)  # four blocks, configuration 2 each
+    with pytest.raises(InputError, match="coefficients") as caught:
+        solve("exact", problem)
+    assert "evolution" in caught.value.hint
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("limits", [1, 2])
+def test_bcfw_iterates_are_as_sparse_as_theorem_3_3_says(imagenet, seed, limits):
+    """At most one row of each block of coordinates is not one-hot, with two non-zeros; a row more for every
+    limit.
+    """
+    from deploynas.search.networks import Evaluator
+
+    estimator, tables = random_instance(imagenet, seed, tables=limits)
+    problem = Problem.of(imagenet, estimator, [Limit(table, 8.0 + seed) for table in tables])
+    evaluator = Evaluator(problem)
+    for iterations in (1, 2, 3, 7, 20) if limits == 1 else (1, 5):
+        starts = 16 if limits == 1 else 2
+        alpha, beta = Bcfw(seed, iterations=iterations, starts=starts).relaxed(evaluator)
+        for weights in (alpha.reshape(len(alpha), -1, alpha.shape[-1]), beta):
+            assert weights.min() >= 0
+            np.testing.assert_allclose(weights.sum(axis=-1), 1)
+            nonzeros = np.count_nonzero(weights, axis=-1)
+            assert ((nonzeros > 1).sum(axis=1) <= limits).all()
+            assert nonzeros.max() <= 1 + limits
+            assert (nonzeros - 1).sum(axis=1).max() <= limits
+
+
+def test_bcfw_steps_keep_the_relaxed_limit(imagenet):
+    from deploynas.search.networks import Evaluator
+
+    estimator, (table,) = random_instance(imagenet, 1)
+    evaluator = Evaluator(Problem.of(imagenet, estimator, [Limit(table, 9.0)]))
+    alpha, beta = Bcfw(1).relaxed(evaluator)
+    share = np.einsum("nsi,sib->nsb", beta, evaluator.takes_part.astype(float))
+    cost = table.fixed_ms + np.einsum("nsb,nsbc,sbc->n", share, alpha, evaluator.block_cost[0])
+    assert cost.max() <= 9.0 + 1e-9
+
+
+def test_an_unknown_solver_is_answered_with_the_known_ones():
+    with pytest.raises(InputError, match="no solver") as caught:
+        load_solver("simplex")
+    assert "exact" in caught.value.hint
