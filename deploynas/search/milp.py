@@ -250,9 +250,9 @@ class IntegerForm:
             )
         proven = result.status == OPTIMAL
         gap = 0.0 if proven else max(0.0, float(result.fun - result.mip_dual_bound) / scale)
-        return self._architecture(result.x), gap
+        return self.architecture(result.x), gap
 
-    def _architecture(self, x: np.ndarray) -> Architecture:
+    def architecture(self, x: np.ndarray) -> Architecture:
         choices = []
         for s, (stage, beta) in enumerate(zip(self.problem.space.stages, self.beta, strict=True)):
             i = int(x[beta].argmax())
