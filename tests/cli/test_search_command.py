@@ -1,0 +1,174 @@
+"""`deploynas search` from files to files: answers on stdout, exit codes with a meaning, one paragraph an error."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import deploynas as dn
+from deploynas.cli import main
+from deploynas.search.result_file import SearchFile
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """An estimator and two tables of the fashion space."""
+    folder, space, rng = tmp_path_factory.mktemp("search"), dn.Space.load("fashion"), np.random.default_rng(0)
+    shapes = [(s.max_depth, len(s.configs)) for s in space.stages]
+    estimator = dn.BilinearEstimator.from_arrays(
+        space,
+        0.8,
+        [rng.normal(0, 0.01, len(s.depths)) for s in space.stages],
+        [rng.normal(0, 0.01, shape) for shape in shapes],
+        depth_se=[[0.001] * len(s.depths) for s in space.stages],
+        block_se=[np.full(shape, 0.001) for shape in shapes],
+    )
+    estimator.save(folder / "e.json")
+    for name in "ab":
+        costs = [rng.uniform(0.1, 1.0, shape) for shape in shapes]
+        dn.LatencyTable.from_arrays(space, 0.5, costs).save(folder / f"{name}.json")
+    return folder
+
+
+@pytest.fixture
+def search(files, monkeypatch, capsys):
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.chdir(files)
+        monkeypatch.setattr(sys, "argv", ["deploynas", "search", "--estimator", "e.json", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Outcome(int(stop.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+def document(outcome: Outcome) -> dict:
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def test_the_answer_is_that_of_the_library_and_the_file_says_where_it_came_from(search, files):
+    outcome = search("--latency", "a.json:2.5", "--max-params", "200000", "--out", "found.json")
+    assert outcome.code == 0
+    assert "proven optimal" in outcome.out and "wrote found.json" in outcome.err
+    space, table = dn.Space.load("fashion"), dn.LatencyTable.load(files / "a.json")
+    estimator = dn.BilinearEstimator.load(files / "e.json")
+    expected = dn.search(space, estimator, [dn.Limit(table, 2.5), dn.Limit("params", 200_000)])
+    found = SearchFile.load(files / "found.json")
+    assert found.architectures() == [expected.architecture]
+    (network,) = found.networks
+    assert dn.Architecture.parse(network.architecture, space) == expected.architecture
+    assert network.accuracy == expected.accuracy
+    assert network.accuracy_se == estimator.predict_se(expected.architecture)
+    assert [use.predicted for use in network.limits] == [
+        table.predict(expected.architecture),
+        dn.Costs.of(space, expected.architecture).params,
+    ]
+    assert found.tables[0].sha256 == hashlib.sha256((files / "a.json").read_bytes()).hexdigest()
+    assert found.estimator.sha256 == hashlib.sha256((files / "e.json").read_bytes()).hexdigest()
+
+
+def test_the_budget_may_come_with_the_table_or_as_an_option(search):
+    one = document(search("--latency", "a.json:2.5", "--json"))
+    other = document(search("--latency", "a.json", "--max-latency-ms", "2.5", "--json"))
+    assert one["networks"] == other["networks"]
+
+
+def test_the_k_best_come_best_first(search):
+    networks = document(search("--latency", "a.json:2.5", "--top", "5", "--json"))["networks"]
+    accuracies = [network["accuracy"] for network in networks]
+    assert len(networks) == 5 and accuracies == sorted(accuracies, reverse=True)
+    assert "1: ds_" in search("--latency", "a.json:2.5", "--top", "5").out
+
+
+def test_one_network_for_two_devices_and_what_each_loses_by_it(search):
+    found = document(search("--latency", "a.json:2.5", "--latency", "b.json:2.5", "--json"))
+    (shared,) = found["networks"]
+    assert all(use["predicted"] <= use["budget"] for use in shared["limits"])
+    for own in found["each"]:
+        assert own["loss"] == pytest.approx(own["own"]["accuracy"] - shared["accuracy"])
+        assert own["loss"] >= 0
+    assert "loses by sharing" in search("--latency", "a.json:2.5", "--latency", "b.json:2.5").out
+
+
+def test_one_network_each(search):
+    found = document(search("--latency", "a.json:2.5", "--latency", "b.json:3", "--each", "--json"))
+    alone = [document(search("--latency", t, "--json"))["networks"][0] for t in ("a.json:2.5", "b.json:3")]
+    assert [own["own"]["choices"] for own in found["each"]] == [network["choices"] for network in alone]
+    assert found["networks"] == []
+
+
+def test_the_frontier_rises_and_can_be_thinned_and_cut_at_a_budget(search):
+    whole = document(search("--latency", "a.json", "--frontier", "--json"))["frontier"]
+    latencies, accuracies = zip(*((p["latency_ms"], p["accuracy"]) for p in whole), strict=True)
+    assert list(latencies) == sorted(set(latencies)) and list(accuracies) == sorted(set(accuracies))
+    thin = document(search("--latency", "a.json", "--frontier", "--thin", "4", "--json"))["frontier"]
+    assert len(thin) <= 4 and thin[0] == whole[0] and thin[-1] == whole[-1]
+    cut = document(search("--latency", "a.json:2.5", "--frontier", "--json"))["frontier"]
+    assert cut == [point for point in whole if point["latency_ms"] <= 2.5]
+
+
+def test_a_dry_run_shows_what_networks_cost_and_solves_nothing(search):
+    outcome = search("--latency", "a.json:2.5", "--max-peak-memory-bytes", "1e6", "--dry-run")
+    assert outcome.code == 0
+    assert "smallest" in outcome.out and "heaviest" in outcome.out and "can be met" in outcome.err
+    assert "ds_" not in outcome.out
+    impossible = search("--latency", "a.json:0.6", "--dry-run", "--json")
+    assert impossible.code == 3
+    answer = json.loads(impossible.out)
+    assert answer["feasible"] is False and "the fastest needs" in answer["reason"]
+
+
+def test_an_infeasible_budget_exits_with_3_and_one_paragraph(search):
+    outcome = search("--latency", "a.json:0.6")
+    assert outcome.code == 3 and outcome.out == ""
+    assert outcome.err.startswith("error: latency_ms on unnamed device: no network is within 0.6; the fastest needs")
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--latency", "a.json:0"], "must be positive"),
+        (["--latency", "a.json:-3"], "must be positive"),
+        (["--latency", "a.json:nan"], "must be positive"),
+        (["--latency", "a.json:fast"], "not a budget in milliseconds"),
+        (["--latency", "a.json"], "has no budget"),
+        (["--latency", "nowhere.json:3"], "no such file"),
+        (["--latency", "e.json:3"], "expected a file of schema"),
+        (["--latency", "a.json:3", "--space", "imagenet"], "another search space"),
+        (["--latency", "a.json:3", "--solver", "magic"], "no solver `magic`"),
+        (["--latency", "a.json:3", "--max-latency-ms", "3"], "without a budget of its own"),
+        (["--latency", "a.json:3", "--each"], "needs several devices"),
+        (["--latency", "a.json:3", "--thin", "3"], "is for `--frontier`"),
+        (["--latency", "a.json:3", "--top", "3", "--frontier"], "different answers"),
+        (["--latency", "a.json", "--frontier", "--max-macs", "1e7"], "would be a second"),
+        ([], "nothing limits the network"),
+    ],
+)
+def test_bad_usage_exits_with_2_and_one_paragraph(search, arguments, message):
+    outcome = search(*arguments)
+    assert outcome.code == 2 and outcome.out == ""
+    assert message in outcome.err and "Traceback" not in outcome.err
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from deploynas.cli import search; sys.argv = ['search', '--help']\n"
+        "try: search.command()\nexcept SystemExit: pass\n"
+        "assert not {'numpy', 'scipy', 'torch', 'onnxruntime', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
