@@ -9,7 +9,8 @@ space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import overload
@@ -32,13 +33,6 @@ class Layer:
     source: np.ndarray | None = None  # which of the parents; None: there is one
     index: np.ndarray | None = None  # which entry of that parent
     config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
-
-    def where(self, kept: np.ndarray) -> Layer:
-        """The entries that a mask keeps."""
-        if kept.all():
-            return self
-        fields = {n: getattr(self, n) for n in ("cost", "value", "source", "index", "config")}
-        return replace(self, **{name: array[kept] for name, array in fields.items() if array is not None})
 
     def choices(self, i: int) -> tuple[tuple[int, ...], ...]:
         """Walk back from entry i to the empty network."""
@@ -156,19 +150,37 @@ def separable(problem: Problem, what: str) -> Separable:
 def _walk(layer: Layer, walk: Walk, cost: Cost, s: int, allowed: np.ndarray) -> Iterator[tuple[Layer, float]]:
     """The lists after each depth of a walk, with the bonus of stopping there."""
     bonus = {leave.depth: leave.bonus for leave in walk.exits}
+
+    def within(costs: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return cost.fixed + costs <= cost.budget  # costs only grow from here
+
+    admit = within if math.isfinite(cost.budget) else None
     for b in range(walk.exits[-1].depth):
-        layer = extend(layer, cost.blocks[s][b], walk.value[b], np.flatnonzero(allowed[b]))
-        layer = layer.where(cost.fixed + layer.cost <= cost.budget)  # costs only grow from here
+        layer = extend(layer, cost.blocks[s][b], walk.value[b], np.flatnonzero(allowed[b]), admit)
         if b + 1 in bonus:
             yield layer, bonus[b + 1]
 
 
-def extend(layer: Layer, cost: np.ndarray, value: np.ndarray, configs: np.ndarray, keep: int = 1) -> Layer:
-    """Every prefix with every configuration of the next block, less what `keep` others dominate."""
+def extend(
+    layer: Layer,
+    cost: np.ndarray,
+    value: np.ndarray,
+    configs: np.ndarray,
+    admit: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    keep: int = 1,
+) -> Layer:
+    """Every prefix with every configuration of the next block, less what `keep` others dominate.
+
+    Only those are looked at whose costs and values `admit` admits.
+    """
     configs = np.sort(configs[undominated(cost[configs], value[configs], keep)])
     costs = np.add.outer(cost[configs], layer.cost).ravel()
     values = np.add.outer(value[configs], layer.value).ravel()
-    kept = undominated(costs, values, keep)
+    if admit is None:
+        kept = undominated(costs, values, keep)
+    else:
+        admitted = np.flatnonzero(admit(costs, values))
+        kept = admitted[undominated(costs[admitted], values[admitted], keep)]
     which, index = np.divmod(kept, max(1, len(layer.cost)))
     return Layer(costs[kept], values[kept], (layer,), None, index, configs[which])
 

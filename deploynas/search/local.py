@@ -81,7 +81,8 @@ def _moves(evaluator: Evaluator, network: Networks) -> _Moves:
     tables = evaluator.block_cost[evaluator.additive]
     now = np.take_along_axis(value, configs[..., None], axis=2)
     cost_now = np.take_along_axis(tables, configs[None, ..., None], axis=3)
-    s, b, c = np.nonzero(part[..., None] & evaluator.allowed)
+    useful = evaluator.allowed & ~_dominated(value, tables, evaluator.allowed)
+    s, b, c = np.nonzero(part[..., None] & useful)
     gain, costs = (value - now)[s, b, c], (tables - cost_now)[:, s, b, c]
     # depths: the blocks beyond keep the configurations they have in the arrays
     worth = evaluator.bonus + np.take_along_axis(evaluator.value, configs[:, None, :, None], axis=3)[
@@ -101,3 +102,13 @@ def _moves(evaluator: Evaluator, network: Networks) -> _Moves:
         np.concatenate([nothing, gain, depth_gain]),
         np.concatenate([np.zeros((len(tables), 1)), costs, depth_cost], axis=1),
     )
+
+
+def _dominated(value: np.ndarray, tables: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """[stage][block][configuration]: whether another of the block is worth no less and costs no more."""
+    # [...][this][other]
+    no_worse = (value[..., None, :] >= value[..., None]) & allowed[..., None, :]
+    no_worse &= (tables[..., None, :] <= tables[..., None]).all(axis=0)
+    mutual = no_worse & no_worse.swapaxes(-1, -2)  # of equals the first stays
+    later = np.tri(value.shape[-1], k=-1, dtype=bool)
+    return np.asarray((no_worse & (~mutual | later)).any(axis=-1))

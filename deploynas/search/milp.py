@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from deploynas.errors import DeployNASError, InputError
+from deploynas.errors import DeployNASError, GateError, InputError
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.objective import Coupled, Encoding, Exit, Opaque, Separable, Walk
@@ -27,6 +27,8 @@ from deploynas.space import Architecture
 
 SCALE = 1e3  # rows and objective are scaled so that the solver's absolute tolerances (1e-6) mean 1e-9 of ours
 Block = dict[int, int]  # configuration -> its variable
+MAX_REJECTED = 50  # networks over by a rounding error, before all that come so close are given up
+RAISE_BUDGET = "raise them by a millionth"
 OPTIMAL, INFEASIBLE = 0, 2  # of `scipy.optimize.milp`
 
 
@@ -43,16 +45,27 @@ class Milp:
         require_feasible(problem)
         form = IntegerForm(problem)
         found: list[Solution] = []
+        rejected: list[float] = []  # accuracies of networks that were over a budget by a rounding error
         while len(found) < top:
             outcome = form.maximise(self.time_limit_s)
             if outcome is None:
                 break  # every network has been found
             architecture, gap = outcome
+            accuracy = problem.accuracy(architecture)
             form.cut_off(architecture)
-            if problem.allows(architecture):
-                accuracy = problem.accuracy(architecture)
-                found.append(Solution(architecture, accuracy, "milp", optimal=gap == 0.0, gap=gap))
-                on_progress(len(found) / top, f"{len(found)} of {top} networks")
+            if not problem.allows(architecture):
+                rejected.append(accuracy)
+                if len(rejected) == MAX_REJECTED:
+                    form.tighten()
+                continue
+            if len(rejected) >= MAX_REJECTED:  # one of those that were not looked at might have fitted
+                gap = max(gap, max(rejected) - accuracy)
+            found.append(Solution(architecture, accuracy, "milp", optimal=gap <= 0.0, gap=gap))
+            on_progress(len(found) / top, f"{len(found)} of {top} networks")
+        if not found:
+            raise GateError(
+                "networks come within a rounding error of the budgets, none within them", RAISE_BUDGET
+            )
         return sorted(found, key=lambda solution: -solution.accuracy)
 
 
@@ -60,7 +73,7 @@ def nearest_network(problem: Problem) -> Architecture:
     """A network within all limits if there is one, else one that minimises the largest cost / budget."""
     form = IntegerForm(replace(problem, objective=_zero_objective(problem)), stretch=True)
     nearest: Architecture | None = None
-    while True:
+    for _ in range(MAX_REJECTED):
         outcome = form.maximise(60.0)
         if outcome is None:
             break
@@ -137,6 +150,7 @@ class IntegerForm:
 
     def _limits(self, stretch: int | None) -> None:
         """Cost at most the budget, or with `stretch` at most that many times the budget."""
+        self.first_limit = len(self.rows.low)
         for cost in self.problem.additive:
             scale = SCALE / cost.budget
             row = {
@@ -224,6 +238,11 @@ class IntegerForm:
             i = self.problem.space.stages[s].depths.index(len(choice))
             taken += [self.beta[s][i], *(self.walk[s][i][b][c] for b, c in enumerate(choice))]
         self.rows.add(dict.fromkeys(taken, 1.0), -np.inf, len(taken) - 1)
+
+    def tighten(self) -> None:
+        """Lower the budgets by ten times what the solver's tolerance lets through."""
+        for row in range(self.first_limit, self.first_limit + len(self.problem.additive)):
+            self.rows.high[row] -= 1e-8 * SCALE
 
     def maximise(self, time_limit_s: float) -> tuple[Architecture, float] | None:
         """The best network that is left and its proven gap; None if there is none."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -29,11 +30,11 @@ class _Bound:
     room: float  # what the blocks may cost together
     worth: float  # of the k-th best network known
 
-    def open(self, prefix: Layer, ending: Layer) -> np.ndarray:
+    def admits(self, ending: Layer, cost: np.ndarray, value: np.ndarray) -> np.ndarray:
         if not len(ending.cost):
-            return np.zeros(len(prefix.cost), dtype=bool)
-        position = np.searchsorted(ending.cost, self.room - prefix.cost, side="right") - 1
-        return (position >= 0) & (prefix.value + ending.value[position] >= self.worth)
+            return np.zeros(len(cost), dtype=bool)
+        position = np.searchsorted(ending.cost, self.room - cost, side="right") - 1
+        return (position >= 0) & (value + ending.value[position] >= self.worth)
 
 
 def k_best(problem: Problem, count: int) -> list[tuple[float, Architecture]]:
@@ -79,8 +80,9 @@ def _walk(
 ) -> Iterator[tuple[Layer, float]]:
     bonus = {leave.depth: leave.bonus for leave in walk.exits}
     for b in range(walk.exits[-1].depth):
-        layer = extend(layer, cost.blocks[s][b], walk.value[b], np.flatnonzero(allowed[b]), count)
-        layer = layer.where(bound.open(layer, after[b]))
+        configs = np.flatnonzero(allowed[b])
+        admit = partial(bound.admits, after[b])
+        layer = extend(layer, cost.blocks[s][b], walk.value[b], configs, admit, count)
         if b + 1 in bonus:
             yield layer, bonus[b + 1]
 

@@ -166,3 +166,22 @@ def test_an_unknown_solver_is_answered_with_the_known_ones():
     with pytest.raises(InputError, match="no solver") as caught:
         load_solver("simplex")
     assert "exact" in caught.value.hint
+
+
+@pytest.mark.parametrize("solver", ["exact", "milp", "bcfw", "evolution"])
+def test_sums_of_decimals_that_miss_a_budget_by_the_last_bit(imagenet, solver):
+    """Twenty blocks of 0.1 ms add up to 2.0000000000000004, which is over 2 ms: nineteen it is."""
+    blocks = [[[0.1] * len(s.configs)] * s.max_depth for s in imagenet.stages]
+    worths = [[[0.01] * len(s.configs)] * s.max_depth for s in imagenet.stages]
+    depths = [[0.0] * len(s.depths) for s in imagenet.stages]
+    estimator = dn.BilinearEstimator.from_arrays(imagenet, 0.5, depths, worths)
+    tables = [dn.LatencyTable.from_arrays(imagenet, 0.0, blocks) for _ in range(2)]
+    assert tables[0].predict(imagenet.heaviest()) > 2.0
+    for count in (1, 2):
+        problem = Problem.of(imagenet, estimator, [Limit(table, 2.0) for table in tables[:count]])
+        solution = load_solver(solver).solve(problem)[0]
+        assert sum(solution.architecture.depths) <= 19
+        if solver in ("exact", "milp"):
+            assert sum(solution.architecture.depths) == 19
+            if solver == "exact" and count == 1:
+                assert solution.optimal
