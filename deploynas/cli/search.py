@@ -253,7 +253,8 @@ def _frontier(request: Request, thin: int | None) -> SearchFile:
     document = _document(request, [], (), None)
     document.frontier = frontier_records(points.thin(thin) if thin else points)
     thinned = f", those of {thin} even budgets shown" if thin else ""
-    say(f"{len(points)} optimal networks of {request.space.size():.3g}{thinned}")
+    size = request.space.size()  # may be too large for a float
+    say(f"{len(points)} optimal networks of about 1e{len(str(size)) - 1}{thinned}")
     return document
 
 

@@ -1,5 +1,4 @@
-"""The search: the most accurate network within every budget, proven (`exact`), and the paper's solvers beside
-it.
+"""The search: the most accurate network within every budget, proven, and the paper's solvers beside it.
 
 This file stays light, since `import deploynas` loads it: `dn.search` is the function below, and the package
 of the same name must already be there for it to stay so (see `deploynas/__init__.py`).

@@ -1,5 +1,4 @@
-"""Block-coordinate Frank-Wolfe (Algorithm 1): configurations under fixed depths, depths under fixed
-configurations.
+"""Block-coordinate Frank-Wolfe (Algorithm 1): configurations at fixed depths, then depths at fixed ones.
 
 Each half-step is a relaxed multiple-choice knapsack and is solved outright (step size 1, Theorem F.2), so
 iterates stay vertices of it: with one limit at most one row is not one-hot, with at most two non-zeros
@@ -39,7 +38,7 @@ class Bcfw:
         fallback = from_architectures(problem.space, [require_feasible(problem)])
         evaluator = Evaluator(problem)
         alpha, beta = self.relaxed(evaluator)
-        found = join(_rounded(evaluator, alpha, beta), fallback)
+        found = join(_rounded(alpha, beta), fallback)
         found = found[evaluator.within(found)]
         found = join(improve(evaluator, found, self.improved), found)
         ranked = evaluator.best_distinct(found, top)
@@ -122,8 +121,7 @@ def _room(evaluator: Evaluator) -> np.ndarray:
 def relaxed_knapsack(
     value: np.ndarray, costs: np.ndarray, valid: np.ndarray, room: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """max value . w over one weight vector a row, under costs . w <= room (eq. 45), for many problems at
-    once.
+    """Maximise value . w over a weight vector for each row, under costs . w <= room (eq. 45); n problems.
 
     value[n][row][option], costs[limit][n][row][option], valid[row][option], room[limit]. Returns the weights
     and the price of each limit. Problems without a solution get the cheapest options.
@@ -229,7 +227,7 @@ def _linear_program(
     return weights / weights.sum(axis=1, keepdims=True), -result.ineqlin.marginals / scale
 
 
-def _rounded(evaluator: Evaluator, alpha: np.ndarray, beta: np.ndarray) -> Networks:
+def _rounded(alpha: np.ndarray, beta: np.ndarray) -> Networks:
     """Both ends of every fraction, in all combinations of configurations and depths."""
     combinations = itertools.product(_ends(alpha), _ends(beta))
     return join(*(Networks(configs, depths) for configs, depths in combinations))

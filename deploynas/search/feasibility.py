@@ -62,10 +62,8 @@ def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[C
 
     free = problem.without([cost.name for cost in problem.costs])
     drawn = random_networks(problem.space, np.random.default_rng(seed), networks)
-    evaluator = Evaluator(problem)
     ranges = []
-    for row, cost in enumerate(problem.costs):
-        costs = evaluator.costs(drawn)[row]
+    for cost, costs in zip(problem.costs, Evaluator(problem).costs(drawn), strict=True):
         ranges.append(
             CostRange(
                 cost,

@@ -121,7 +121,8 @@ class Opaque:
     couples_stages = True
 
     def accuracy(self, architecture: Architecture) -> float:
-        return float(self.predictor.predict(architecture))
+        # the same space may go by another name there
+        return float(self.predictor.predict(self.predictor.space.architecture(architecture.choices)))
 
 
 Objective = Separable | Coupled | Opaque

@@ -1,6 +1,4 @@
-"""What a search hands back: a network, how good and how costly it is predicted to be, and how far to trust
-that.
-"""
+"""What a search hands back: a network, its predicted accuracy and costs, and how far to trust those."""
 
 from __future__ import annotations
 
@@ -53,7 +51,8 @@ def describe(problem: Problem, estimator: Predictor, solution: Solution) -> Sear
     return SearchResult(
         architecture,
         solution.accuracy,
-        standard_error(architecture) if standard_error else None,
+        # the same space may go by another name there
+        standard_error(estimator.space.architecture(architecture.choices)) if standard_error else None,
         Costs.of(problem.space, architecture),
         tuple(LimitUse(c.name, c.of(architecture), c.budget, c.relative_error) for c in problem.costs),
         solution.solver,
