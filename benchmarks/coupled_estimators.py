@@ -1,7 +1,6 @@
-"""Estimators with terms across stages: how far the integer form proves its answer, beside evolutionary
-search.
+"""Estimators with terms across stages: how far the integer form proves its answer, beside evolution.
 
-python benchmarks/coupled_estimators.py [--time-limit-s 30]
+    python benchmarks/coupled_estimators.py [--time-limit-s 30]
 
 The `imagenet` space, one table, one budget. The linear part is that of an instance of
 `benchmarks/solvers.py`, the pair terms are random. Prints a Markdown table and writes
@@ -72,8 +71,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for r in results:
         print(
-            f"| {r.pairs} | {r.products} | {r.milp_s:.1f} s | {'yes' if r.proven else 'no'} | {r.gap_points:.2f} "
-            f"| {r.evolution_s:.1f} s | {r.evolution_behind_points:.2f} points |"
+            f"| {r.pairs} | {r.products} | {r.milp_s:.1f} s | {'yes' if r.proven else 'no'} "
+            f"| {r.gap_points:.2f} | {r.evolution_s:.1f} s | {r.evolution_behind_points:.2f} points |"
         )
     document = {"created": now(), "time_limit_s": options.time_limit_s, "rows": [asdict(r) for r in results]}
     write_json(RESULTS, document)

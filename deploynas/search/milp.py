@@ -250,7 +250,7 @@ class IntegerForm:
         from scipy.sparse import csr_array
 
         worth = np.array(self.objective)
-        scale = SCALE / (np.abs(worth).max() or 1.0)
+        scale = SCALE / (float(np.abs(worth).max()) or 1.0)
         shape = (len(self.rows.low), len(worth))
         matrix = csr_array((self.rows.value, (self.rows.row, self.rows.column)), shape=shape)
         result = milp(

@@ -43,6 +43,7 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, data, se
         assert all(limit.of.predict(solution.architecture) <= limit.budget for limit in limits)
         assert solution.accuracy == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
         assert solution.accuracy <= expected[0][0] + 1e-12
+        assert type(solution.optimal) is bool and type(solution.accuracy) is float  # they go into a file
     if found[0].optimal:
         assert found[0].accuracy == pytest.approx(expected[0][0], abs=1e-8)
     if solver in ("exact", "milp"):
