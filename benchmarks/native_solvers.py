@@ -40,9 +40,7 @@ class Products:
         (cost,) = problem.additive
         worth: list[float] = []
         rows, alpha, beta, pairs = [], [], [], []
-        for s, ((walk,), stage) in enumerate(
-            zip(problem.objective.stages, problem.space.stages, strict=True)
-        ):
+        for s, ((walk,), stage) in enumerate(zip(problem.objective.stages, problem.space.stages, strict=True)):
             beta.append(list(range(len(worth), len(worth) + len(stage.depths))))
             worth += [leave.bonus for leave in walk.exits]
             rows.append(beta[s])
@@ -131,9 +129,7 @@ class _Scip:
         model.addCons(quicksum(t * p for t, p in zip(form.pair_cost, pairs, strict=True)) <= _room(form))
         accuracy = model.addVar(lb=None, ub=None)
         linear = quicksum(w * v for w, v in zip(form.worth, x, strict=True))
-        model.addCons(
-            accuracy <= linear + quicksum(w * p for w, p in zip(form.pair_worth, pairs, strict=True))
-        )
+        model.addCons(accuracy <= linear + quicksum(w * p for w, p in zip(form.pair_worth, pairs, strict=True)))
         model.setObjective(accuracy, "maximize")
         return self._solution(x)
 

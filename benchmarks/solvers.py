@@ -74,15 +74,11 @@ def instance(space: Space, seed: int, devices: int = 3) -> Instance:
     fixed, blocks = resource_table(space, "macs")
     macs = [np.array(stage) for stage in blocks]
     tables = [
-        LatencyTable.from_arrays(
-            space, fixed / 2e7, [m / 2e7 * rng.lognormal(0, 0.25, m.shape) for m in macs]
-        )
+        LatencyTable.from_arrays(space, fixed / 2e7, [m / 2e7 * rng.lognormal(0, 0.25, m.shape) for m in macs])
         for _ in range(devices)
     ]
     if seed % 2 == 0:  # larger blocks are better, more or less
-        worth = [
-            np.sqrt(m / m.max()) * rng.uniform(0.5, 1.5, m.shape) + rng.normal(0, 0.2, m.shape) for m in macs
-        ]
+        worth = [np.sqrt(m / m.max()) * rng.uniform(0.5, 1.5, m.shape) + rng.normal(0, 0.2, m.shape) for m in macs]
         depth = [np.sort(rng.normal(0, 1, len(s.depths))) for s in space.stages]
     else:
         worth = [rng.normal(0, 1, m.shape) for m in macs]
@@ -118,9 +114,7 @@ def compare(instances: list[Instance], native_problems: int, native_limit_s: flo
     installed = native_solvers.installed() if native_problems else []
     natives = [(name, form) for name in installed for form in ("compact", "products")]
     tallies.update({f"{name}, {form}": Tally() for name, form in natives})
-    Milp().solve(
-        Problem.of(instances[0].space, instances[0].estimator, [Limit("params", 1e9)])
-    )  # imports scipy
+    Milp().solve(Problem.of(instances[0].space, instances[0].estimator, [Limit("params", 1e9)]))  # imports scipy
     asked = 0
     for i in instances:
         for budget in budgets(i.points):
@@ -129,9 +123,7 @@ def compare(instances: list[Instance], native_problems: int, native_limit_s: flo
             assert best is not None
             for name, solver in solvers.items():
                 seconds, (solution,) = timed(lambda s=solver, p=problem: s.solve(p))
-                _record(
-                    tallies[name], i, problem, best.accuracy, seconds, solution.architecture, solution.optimal
-                )
+                _record(tallies[name], i, problem, best.accuracy, seconds, solution.architecture, solution.optimal)
             if asked < native_problems:
                 for name, form in natives:
                     seconds, (found, proven) = timed(
@@ -200,9 +192,7 @@ def scaling() -> list[dict[str, Any]]:
 def wide_space(stages: int, blocks: int, configs: int) -> Space:
     """Stages of the `imagenet` space, made longer and richer."""
     imagenet = Space.load("imagenet")
-    choices = [BlockConfig(1 + r / 2, k, se) for r in range(13) for k in (3, 5) for se in (0.0, 0.25)][
-        :configs
-    ]
+    choices = [BlockConfig(1 + r / 2, k, se) for r in range(13) for k in (3, 5) for se in (0.0, 0.25)][:configs]
     depths = tuple(range(min(2, blocks), blocks + 1))
     made = tuple(
         replace(imagenet.stages[min(s, 4)], stride=1 + (s < 3), depths=depths, configs=tuple(choices))
@@ -219,9 +209,7 @@ def main() -> None:
     instances = [instance(Space.load("imagenet"), seed) for seed in range(6)]
     tallies = compare(instances, options.native_problems, options.native_time_limit_s)
     times, sizes = harder(instances), scaling()
-    print(
-        "| solver | problems | median time | slowest | mean gap (points) | worst gap | over budget | proven |"
-    )
+    print("| solver | problems | median time | slowest | mean gap (points) | worst gap | over budget | proven |")
     print("|---|---|---|---|---|---|---|---|")
     for name, tally in tallies.items():
         s = tally.summary()

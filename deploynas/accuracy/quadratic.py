@@ -140,11 +140,7 @@ def _triples(
             raise InputError(f"a matrix of pairs must be {size} x {size}, got shape {pairs.shape}")
         i, j = np.nonzero(pairs)
         return i, j, pairs[i, j].astype(float)
-    table = (
-        np.array([tuple(pair) for pair in pairs], dtype=float).reshape(-1, 3)
-        if len(pairs)
-        else np.empty((0, 3))
-    )
+    table = np.array([tuple(pair) for pair in pairs], dtype=float).reshape(-1, 3) if len(pairs) else np.empty((0, 3))
     i, j = table[:, 0].astype(int), table[:, 1].astype(int)
     if len(table) and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < size):
         raise InputError(f"pairs must index the {size} entries of the encoding")

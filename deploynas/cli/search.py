@@ -68,21 +68,15 @@ class Request:
 @click.option("--max-macs", type=float, help="At most this many multiply-accumulates.")
 @click.option("--max-size-bytes", type=float, help="At most this many bytes of fp32 weights.")
 @click.option("--max-peak-memory-bytes", type=float, help="At most this many bytes of activations at once.")
-@click.option(
-    "--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds."
-)
+@click.option("--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds.")
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="The K best networks, best first.")
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
-@click.option(
-    "--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets."
-)
+@click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
 @click.option("--dry-run", is_flag=True, help="Only what networks cost, and whether the limits can be met.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the result here, as JSON."
-)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the result here, as JSON.")
 @json_option
 def command(
     estimator_path: Path,
@@ -125,15 +119,11 @@ def command(
             say(f"next: deploynas finetune {out}")
 
 
-def _refuse_contradictions(
-    top: int | None, each: bool, frontier: bool, thin: int | None, dry_run: bool
-) -> None:
+def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: int | None, dry_run: bool) -> None:
     asked = {"--top": top is not None, "--each": each, "--frontier": frontier, "--dry-run": dry_run}
     given = [name for name, is_asked in asked.items() if is_asked]
     if len(given) > 1:
-        raise InputError(
-            f"{' and '.join(f'`{name}`' for name in given)} ask for different answers", hint="give one"
-        )
+        raise InputError(f"{' and '.join(f'`{name}`' for name in given)} ask for different answers", hint="give one")
     if thin is not None and not frontier:
         raise InputError("`--thin` is for `--frontier`")
 
@@ -163,9 +153,7 @@ def _read(
         tables = [(tables[0][0], max_latency_ms)]
     loaded = [(path, LatencyTable.load(path), budget) for path, budget in tables]
     resources = [
-        Limit(name, value)
-        for option, name in RESOURCE_OPTIONS.items()
-        if (value := limits[option]) is not None
+        Limit(name, value) for option, name in RESOURCE_OPTIONS.items() if (value := limits[option]) is not None
     ]
     if not loaded and not resources:
         raise InputError("nothing limits the network", hint="`--latency TABLE:MS`, `--max-params N`, ...")
@@ -196,9 +184,7 @@ def _shared(request: Request) -> SearchFile:
     results = _solve(request, devices)
     each: tuple[SearchResult, ...] = ()
     if len(devices) > 1:
-        each = one_each(
-            request.space, request.estimator, devices, request.resources, request.solver, request.seed
-        )
+        each = one_each(request.space, request.estimator, devices, request.resources, request.solver, request.seed)
     return _document(request, results, each, results[0])
 
 
@@ -207,12 +193,8 @@ def _each(request: Request) -> SearchFile:
 
     devices = request.devices()
     if len(devices) < 2:
-        raise InputError(
-            "`--each` needs several devices", hint="`--latency a.json:10 --latency b.json:25 --each`"
-        )
-    each = one_each(
-        request.space, request.estimator, devices, request.resources, request.solver, request.seed
-    )
+        raise InputError("`--each` needs several devices", hint="`--latency a.json:10 --latency b.json:25 --each`")
+    each = one_each(request.space, request.estimator, devices, request.resources, request.solver, request.seed)
     try:
         shared = _solve(request, devices)[0]
     except GateError as error:

@@ -35,9 +35,7 @@ def show(document: SearchFile) -> None:
 def _show_network(network: NetworkRecord) -> None:
     limited = {use.name: use for use in network.limits}
     rows = [["accuracy", _percent(network.accuracy), "", _standard_error(network)]]
-    rows += [
-        [name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()
-    ]
+    rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
     click.echo(network.architecture)
@@ -133,10 +131,7 @@ def _say_trust(document: SearchFile) -> None:
     """Predictions are shown with their errors; say so where there are none."""
     validation = document.estimator_validation
     if validation and validation.get("kendall_tau") is not None:
-        say(
-            f"estimator: Kendall tau {validation['kendall_tau']:.2f} "
-            f"on {validation['networks']} unseen networks"
-        )
+        say(f"estimator: Kendall tau {validation['kendall_tau']:.2f} on {validation['networks']} unseen networks")
     else:
         say("estimator: not validated; accuracies are for ranking")
     uses = [use for network in document.networks for use in network.limits]

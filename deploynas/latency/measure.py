@@ -37,6 +37,7 @@ def visit(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for us; we end the worker
     )
     assert process.stdin and process.stdout
     try:

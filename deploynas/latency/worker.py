@@ -7,6 +7,7 @@ then visited in a new random order each time round, so that whatever the machine
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -93,6 +94,8 @@ def main() -> None:
         # the parent prints it as its own
         print(json.dumps({"error": error.message, "hint": error.hint, "code": error.exit_code}), flush=True)
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        os._exit(1)  # the parent was killed: nobody is there to report to
 
 
 if __name__ == "__main__":

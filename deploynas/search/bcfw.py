@@ -134,9 +134,7 @@ def relaxed_knapsack(
     return weights, price[:, None] if len(costs) else np.empty((len(value), 0))
 
 
-def _by_slopes(
-    value: np.ndarray, cost: np.ndarray, valid: np.ndarray, room: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _by_slopes(value: np.ndarray, cost: np.ndarray, valid: np.ndarray, room: float) -> tuple[np.ndarray, np.ndarray]:
     """One limit: up the convex hulls from the cheapest options, steepest step first, while there is room."""
     problems, rows, options = value.shape
     hull, slope, length = _hulls(value, cost, valid)
@@ -162,9 +160,7 @@ def _by_slopes(
     return weights, price
 
 
-def _hulls(
-    value: np.ndarray, cost: np.ndarray, valid: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _hulls(value: np.ndarray, cost: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The upper convex hull of every row from its cheapest option on.
 
     Returns hull[n][step][row] (options), and slope and length in cost of the steps, both [n][step * row]; a

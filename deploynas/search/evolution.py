@@ -77,26 +77,20 @@ class Evolution:
                 break
         return join(*found, parents[rng.integers(len(parents), size=missing)])
 
-    def _mutated(
-        self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int
-    ) -> Networks:
+    def _mutated(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
         chosen = parents[rng.integers(len(parents), size=count)]
         fresh = random_networks(evaluator.problem.space, rng, count)
         take = rng.random((count, chosen.configs[0].size + chosen.depths[0].size)) < self.mutation_probability
         return _blend(chosen, fresh, take)
 
-    def _crossed(
-        self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int
-    ) -> Networks:
+    def _crossed(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
         mothers, fathers = rng.integers(len(parents), size=(2, count))
         take = rng.random((count, parents.configs[0].size + parents.depths[0].size)) < 0.5
         return _blend(parents[mothers], parents[fathers], take)
 
 
 class _Draw(Protocol):
-    def __call__(
-        self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int
-    ) -> Networks: ...
+    def __call__(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks: ...
 
 
 def _blend(these: Networks, those: Networks, take: np.ndarray) -> Networks:
@@ -104,9 +98,7 @@ def _blend(these: Networks, those: Networks, take: np.ndarray) -> Networks:
     depths.
     """
     split = these.configs[0].size
-    configs = np.where(
-        take[:, :split].reshape(len(take), *these.configs.shape[1:]), those.configs, these.configs
-    )
+    configs = np.where(take[:, :split].reshape(len(take), *these.configs.shape[1:]), those.configs, these.configs)
     return Networks(configs, np.where(take[:, split:], those.depths, these.depths))
 
 

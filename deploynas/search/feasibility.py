@@ -115,8 +115,7 @@ def _out_of_reach(cost: Cost, cheapest: Architecture, among: str = "") -> GateEr
     least = cost.of(cheapest)
     word = "fastest" if cost.name.startswith("latency") else "smallest"
     return GateError(
-        f"{cost.name}: no network is within {show(cost.budget)}; "
-        f"the {word}{among} needs {show(least)}: {cheapest}",
+        f"{cost.name}: no network is within {show(cost.budget)}; the {word}{among} needs {show(least)}: {cheapest}",
         hint=f"a budget of at least {show(least, up=True)} can be met",
     )
 

@@ -83,9 +83,7 @@ class Frontier(Sequence[FrontierPoint]):
             return Frontier(self._space, self._layer, self._positions[i])
         position = int(self._positions[i])
         architecture = self._space.architecture(self._layer.choices(position))
-        return FrontierPoint(
-            architecture, float(self._layer.value[position]), float(self._layer.cost[position])
-        )
+        return FrontierPoint(architecture, float(self._layer.value[position]), float(self._layer.cost[position]))
 
     def __iter__(self) -> Iterator[FrontierPoint]:
         return (self[i] for i in range(len(self)))

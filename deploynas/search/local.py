@@ -85,9 +85,7 @@ def _moves(evaluator: Evaluator, network: Networks) -> _Moves:
     s, b, c = np.nonzero(part[..., None] & useful)
     gain, costs = (value - now)[s, b, c], (tables - cost_now)[:, s, b, c]
     # depths: the blocks beyond keep the configurations they have in the arrays
-    worth = evaluator.bonus + np.take_along_axis(evaluator.value, configs[:, None, :, None], axis=3)[
-        ..., 0
-    ].sum(axis=2)
+    worth = evaluator.bonus + np.take_along_axis(evaluator.value, configs[:, None, :, None], axis=3)[..., 0].sum(axis=2)
     spent = (cost_now[..., 0][:, :, None, :] * evaluator.takes_part).sum(axis=3)  # [limit][stage][depth]
     allowed = np.take_along_axis(evaluator.allowed, configs[..., None], axis=2)[..., 0]
     usable = evaluator.usable_exit & (allowed[:, None, :] | ~evaluator.takes_part).all(axis=2)

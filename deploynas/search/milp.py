@@ -39,9 +39,7 @@ class Milp:
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         if isinstance(problem.objective, Opaque):
-            raise InputError(
-                "the integer form needs an estimator with coefficients", hint="use `--solver evolution`"
-            )
+            raise InputError("the integer form needs an estimator with coefficients", hint="use `--solver evolution`")
         require_feasible(problem)
         form = IntegerForm(problem)
         found: list[Solution] = []
@@ -63,9 +61,7 @@ class Milp:
             found.append(Solution(architecture, accuracy, "milp", optimal=gap <= 0.0, gap=gap))
             on_progress(len(found) / top, f"{len(found)} of {top} networks")
         if not found:
-            raise GateError(
-                "networks come within a rounding error of the budgets, none within them", RAISE_BUDGET
-            )
+            raise GateError("networks come within a rounding error of the budgets, none within them", RAISE_BUDGET)
         return sorted(found, key=lambda solution: -solution.accuracy)
 
 

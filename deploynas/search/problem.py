@@ -51,9 +51,7 @@ class Limit:
 
     def __post_init__(self) -> None:
         if isinstance(self.of, str) and self.of not in RESOURCES:
-            raise InputError(
-                f"no resource `{self.of}`", hint=f"one of {', '.join(RESOURCES)}, or a latency table"
-            )
+            raise InputError(f"no resource `{self.of}`", hint=f"one of {', '.join(RESOURCES)}, or a latency table")
         if isinstance(self.budget, bool) or not isinstance(self.budget, (int, float, np.number)):
             raise InputError(f"the budget of {self.name} must be a number, got {self.budget!r}")
         if not 0 < self.budget < math.inf:
@@ -161,8 +159,6 @@ def _with_distinct_names(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:
     """Two tables of one device, or of unnamed ones, are told apart by their number."""
     names = [cost.name for cost in costs]
     return tuple(
-        replace(cost, name=f"{cost.name} ({names[:i].count(cost.name) + 1})")
-        if names.count(cost.name) > 1
-        else cost
+        replace(cost, name=f"{cost.name} ({names[:i].count(cost.name) + 1})") if names.count(cost.name) > 1 else cost
         for i, cost in enumerate(costs)
     )

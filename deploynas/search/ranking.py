@@ -103,9 +103,7 @@ def _endings(problem: Problem, cost: Cost) -> list[list[list[Layer]]]:
                 if after:
                     options.append((ending, 0.0))
                 after.insert(0, end_stage(options))
-                ending = extend(
-                    after[0], cost.blocks[s][b], walk.value[b], np.flatnonzero(problem.allowed[s][b])
-                )
+                ending = extend(after[0], cost.blocks[s][b], walk.value[b], np.flatnonzero(problem.allowed[s][b]))
             stage.append(after)
             starts.append((ending, 0.0))
         endings.insert(0, stage)

@@ -135,9 +135,7 @@ def test_a_dry_run_shows_what_networks_cost_and_solves_nothing(search):
 def test_an_infeasible_budget_exits_with_3_and_one_paragraph(search):
     outcome = search("--latency", "a.json:0.6")
     assert outcome.code == 3 and outcome.out == ""
-    assert outcome.err.startswith(
-        "error: latency_ms on unnamed device: no network is within 0.6; the fastest needs"
-    )
+    assert outcome.err.startswith("error: latency_ms on unnamed device: no network is within 0.6; the fastest needs")
     assert "Traceback" not in outcome.err
 
 

@@ -139,9 +139,7 @@ def test_a_learned_form_within_stages_is_separable_and_exact(seed):
     problem = Problem.of(space, estimator, limits)
     assert isinstance(problem.objective, Separable)
     expected = [accuracy for accuracy, _ in brute_force(space, estimator, limits)[:5]]
-    assert [r.accuracy for r in dn.search(space, estimator, limits, top=5)] == pytest.approx(
-        expected, abs=1e-12
-    )
+    assert [r.accuracy for r in dn.search(space, estimator, limits, top=5)] == pytest.approx(expected, abs=1e-12)
     assert [s.accuracy for s in Milp().solve(problem, 5)] == pytest.approx(expected, abs=1e-9)
 
 

@@ -19,9 +19,7 @@ CONFIGS = tuple(BlockConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for
 
 def tiny_space(shape: list[tuple[tuple[int, ...], int]]) -> Space:
     """A space of stages given as (depths, number of configurations)."""
-    stages = tuple(
-        Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape)
-    )
+    stages = tuple(Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape))
     return replace(FASHION, name="tiny", stages=stages)
 
 
@@ -70,9 +68,7 @@ def instances(draw, tables: int = 1):
     def latency() -> float:
         return rng.choice(latencies) if latencies else rng.uniform(0, 5)
 
-    estimator = BilinearEstimator.from_arrays(
-        space, 0.5, like_depths(space, worth), like_blocks(space, worth)
-    )
+    estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
     made = [LatencyTable.from_arrays(space, latency(), like_blocks(space, latency)) for _ in range(tables)]
     return space, estimator, made
 
@@ -94,8 +90,7 @@ def random_instance(space: Space, seed: int, tables: int = 1):
         like_blocks(space, lambda: rng.normal(0, 0.005)),
     )
     made = [
-        LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2)))
-        for _ in range(tables)
+        LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2))) for _ in range(tables)
     ]
     return estimator, made
 
