@@ -15,6 +15,7 @@ _HOMES = {
     "Architecture": "deploynas.space",
     "Costs": "deploynas.costs",
     "LatencyTable": "deploynas.latency.table",
+    "Supernet": "deploynas.supernet.network",
     "DeployNASError": "deploynas.errors",
 }
 
