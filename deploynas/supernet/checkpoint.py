@@ -98,18 +98,23 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> str:
 
 def read_tensors(path: Path, sha256: str) -> dict[str, Tensor]:
     try:
+        return load(read_bytes_checked(path, sha256, path.with_suffix(".json").name))
+    except SafetensorError as error:
+        raise InputError(f"{path}: not a safetensors file ({error})") from error
+
+
+def read_bytes_checked(path: Path, sha256: str, described_by: str) -> bytes:
+    """The content of a file, if it is still the one that was described."""
+    try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InputError(
-            f"{path}: not the weights that {path.with_suffix('.json').name} describes (SHA-256 differs)",
+            f"{path}: not the weights that {described_by} describes (SHA-256 differs)",
             hint="the two files are from different runs, or one was cut off; copy both again",
         )
-    try:
-        return load(content)
-    except SafetensorError as error:
-        raise InputError(f"{path}: not a safetensors file ({error})") from error
+    return content
 
 
 def _write(

@@ -168,4 +168,4 @@ def _take(x: Tensor, images: Tensor) -> Tensor:
 
 def _add(x: Tensor, images: Tensor, y: Tensor) -> Tensor:
     """x with y added to the images given: shortcut and depth gate at once."""
-    return x.permute(0, 2, 3, 1).index_add(0, images, y.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    return x.permute(0, 2, 3, 1).index_add(0, images, y.permute(0, 2, 3, 1).to(x.dtype)).permute(0, 3, 1, 2)
