@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import timm
@@ -16,6 +18,7 @@ from deploynas.space import Architecture, Space
 from deploynas.supernet.calibration import recalibrate
 from deploynas.supernet.checkpoint import load_checkpoint, load_supernet, save_network, save_supernet
 from deploynas.supernet.extraction import extract, insert, timm_model
+from deploynas.supernet.importance import sort_channels
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import architectures_of, path_sizes, paths_of, random_paths
 
@@ -160,6 +163,19 @@ def test_gradients_of_a_mixed_batch_are_the_sum_of_its_sub_networks(tmp_path):
 
     for a, b in zip(mixed, gradients(one_by_one), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@torch.no_grad()
+def test_sorting_channels_changes_nothing_but_their_order(supernet):
+    """The heaviest network computes the same, and what each block keeps first is what matters most."""
+    space = supernet.space
+    ordered = copy.deepcopy(supernet)
+    sort_channels(ordered)
+    images = images_for(space, 3)
+    torch.testing.assert_close(ordered(images), supernet(images), rtol=1e-4, atol=1e-5)
+    for block in (block for stage in ordered.stages for block in stage):
+        importance = block.conv_pwl.weight.abs().sum((0, 2, 3)) * block.bn2.weight.abs()
+        assert (importance.diff() <= 0).all()
 
 
 def test_training_updates_only_the_statistics_of_configurations_that_took_part(tmp_path):
