@@ -31,13 +31,8 @@ stages:
 head: {features: 32, activation: hard_swish}
 """
 SETTINGS = [
-    "w_h.epochs=3",
-    "w_h.batch=256",
-    "w_star.epochs=3",
-    "w_star.batch=256",
-    "recalibration_images=1000",
-    "report_networks=2",
-    "checkpoint_every_s=0",
+    *("w_h.epochs=3", "w_h.batch=256", "w_star.epochs=3", "w_star.batch=256"),
+    *("recalibration_images=1000", "report_networks=2", "checkpoint_every_s=0"),
 ]
 FILES = ("w_h.safetensors", "w_star.safetensors")
 RESULT = Path(__file__).with_name("results") / "kill.json"

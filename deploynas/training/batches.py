@@ -11,6 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -68,12 +70,9 @@ class Batches:
             return
         loader = DataLoader(
             _Files(part, _train_transform(self.data, self.space, self.augmentation)),
-            batch_sampler=[plan.tickets(step) for step in steps]
-            if len(steps) < 100_000
-            else _Lazy(plan, steps),
+            batch_sampler=_Tickets(plan, steps),
             num_workers=self.workers,
             collate_fn=_collate,
-            persistent_workers=False,
         )
         for images, labels, unreadable in loader:
             yield self._checked(images, labels, unreadable)
@@ -137,9 +136,7 @@ class _Plan:
 
     def rows(self, step: int) -> Tensor:
         epoch, place = divmod(step, self.per_epoch)
-        order = torch.randperm(
-            len(self.part), generator=torch.Generator().manual_seed(mix_seed(self.seed, epoch, 1))
-        )
+        order = _order(len(self.part), self.seed, epoch)
         place *= self.batch
         # a set smaller than one batch is gone round again
         picks = order.repeat(-(-(place + self.batch) // len(order)))[place : place + self.batch]
@@ -155,7 +152,7 @@ class _Plan:
         return [(row, mix_seed(self.batch_seed(step), own.start + i, 3)) for i, row in enumerate(rows)]
 
 
-class _Lazy:
+class _Tickets:
     """The tickets of many steps, drawn when they are asked for."""
 
     def __init__(self, plan: _Plan, steps: range) -> None:
@@ -166,6 +163,11 @@ class _Lazy:
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         return (self.plan.tickets(step) for step in self.steps)
+
+
+@lru_cache(maxsize=2)
+def _order(images: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(images, generator=torch.Generator().manual_seed(mix_seed(seed, epoch, 1)))
 
 
 def mix_seed(seed: int, counter: int, purpose: int) -> int:
@@ -244,8 +246,7 @@ def _to_tensor(data: Data, space: Space) -> list[Any]:
 
 
 def _mode(space: Space) -> Callable[[Image.Image], Image.Image]:
-    mode = "L" if space.in_channels == 1 else "RGB"
-    return lambda image: image.convert(mode)
+    return methodcaller("convert", "L" if space.in_channels == 1 else "RGB")
 
 
 def _train_transform(data: Data, space: Space, augmentation: Augmentation) -> Callable[[Image.Image], Tensor]:

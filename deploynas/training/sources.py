@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -56,11 +55,10 @@ class PixelImages:
 
 
 @dataclass(frozen=True)
-class ReadImages:
-    """Images that are read when they are wanted: files of a folder, or items of a timm data set."""
+class FileImages:
+    """Image files, read when they are wanted."""
 
-    read: Callable[[int], Image.Image]
-    names: Callable[[int], str]
+    files: tuple[str, ...]
     labels: Tensor
     pixels: None = None
 
@@ -68,13 +66,32 @@ class ReadImages:
         return len(self.labels)
 
     def open(self, index: int) -> Image.Image:
-        return self.read(index)
+        return Image.open(self.files[index])
 
     def name(self, index: int) -> str:
-        return self.names(index)
+        return self.files[index]
 
 
-Images = PixelImages | ReadImages
+@dataclass(frozen=True)
+class DatasetImages:
+    """Items of a timm data set."""
+
+    dataset: Any
+    source: str
+    labels: Tensor
+    pixels: None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def open(self, index: int) -> Image.Image:
+        return self.dataset[index][0]
+
+    def name(self, index: int) -> str:
+        return f"{self.source}[{index}]"
+
+
+Images = PixelImages | FileImages | DatasetImages
 
 
 @dataclass(frozen=True)
@@ -220,7 +237,7 @@ def _files(folder: Path, expected: tuple[str, ...] | None) -> tuple[tuple[str, .
     if not files:
         raise InputError(f"{folder}: no images", hint="one folder a class, with image files in it")
     labels = torch.tensor([label for _, label in files])
-    return classes, ReadImages(lambda i: Image.open(files[i][0]), lambda i: str(files[i][0]), labels)
+    return classes, FileImages(tuple(str(path) for path, _ in files), labels)
 
 
 def timm_dataset(name: str, root: str) -> Source:
@@ -244,11 +261,11 @@ def timm_dataset(name: str, root: str) -> Source:
     return Source(classes, images, None, _of_dataset(test, name))
 
 
-def _of_dataset(dataset: Any, name: str) -> ReadImages:
+def _of_dataset(dataset: Any, name: str) -> DatasetImages:
     labels = getattr(dataset, "targets", None)
     if labels is None and hasattr(dataset, "reader"):
         samples = getattr(dataset.reader, "samples", None)
         labels = [label for _, label in samples] if samples else None
     if labels is None:
         labels = [dataset[i][1] for i in range(len(dataset))]
-    return ReadImages(lambda i: dataset[i][0], lambda i: f"{name}[{i}]", torch.as_tensor(labels))
+    return DatasetImages(dataset, name, torch.as_tensor(labels))
