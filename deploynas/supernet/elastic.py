@@ -1,13 +1,15 @@
 """One searched block with the weights of all its configurations, shared.
 
 Weights are those of the largest configuration: a smaller expansion takes the first channels, a smaller
-kernel the centre, a smaller squeeze-and-excitation the first reduced channels. Batch statistics are not
-shared, because what reaches a normalisation depends on the choices in front of it: the first two keep a
-mean and a variance for every width and kernel, the last for every configuration. Scale and shift are
-shared.
+kernel the centre, a smaller squeeze-and-excitation the first reduced channels. Scale and shift of the
+normalisations are shared too, but not the statistics, where what is normalised depends on the block's own
+choice: what enters the first does not, what enters the second depends on the kernel, what enters the third
+on the whole configuration.
 
-A batch of many paths is sorted by configuration, and every width and kernel computes its own images: exact,
-without masks, and at the price of the average sub-network instead of the heaviest.
+A batch of many paths is computed at once: images without the block leave it out, those with it are sorted
+by kernel, and what an image's own width lacks is masked by the same product that applies its
+squeeze-and-excitation. So a step costs no more than the heaviest network's, and statistics are those of all
+images that take part.
 """
 
 from __future__ import annotations
@@ -72,15 +74,21 @@ class ElasticSqueeze(nn.Module):
         self.conv_reduce = _Biased(channels, reduced)
         self.conv_expand = _Biased(reduced, channels)
 
-    def forward(self, pooled: Tensor, reduced: int) -> Tensor:
+    def forward(self, pooled: Tensor, reduced: int, mask: Tensor | None = None) -> Tensor:
         """The gates (images, channels) for globally pooled features of the same shape."""
         mid, reduce, expand = pooled.shape[1], self.conv_reduce, self.conv_expand
         hidden = F.relu(F.linear(pooled, reduce.weight[:reduced, :mid, 0, 0], reduce.bias[:reduced]))
+        if mask is not None:  # images that differ in how many reduced channels they have
+            hidden = hidden * mask
         return F.hardsigmoid(F.linear(hidden, expand.weight[:mid, :reduced, 0, 0], expand.bias[:mid]))
 
 
 class ElasticBlock(nn.Module):
     """An inverted residual block that can be any of `geometries`, its configurations. Named as timm's is."""
+
+    widths: Tensor
+    reduced: Tensor
+    plain: Tensor
 
     def __init__(self, geometries: Sequence[Block]) -> None:
         super().__init__()
@@ -88,72 +96,93 @@ class ElasticBlock(nn.Module):
         any_ = self.geometries[0]
         mid = max(g.mid_channels for g in geometries)
         reduced = max(g.se_channels for g in geometries)
-        self.kernel = max(g.kernel for g in geometries)
         self.stride, self.residual = any_.stride, any_.residual
         self.activation = ACTIVATIONS[any_.activation]
-        # configurations that differ in squeeze-and-excitation alone are computed together
-        shapes = [(g.mid_channels, g.kernel) for g in geometries]
-        self.groups = [[c for c, own in enumerate(shapes) if own == shape] for shape in dict.fromkeys(shapes)]
-        self.group_of = [list(dict.fromkeys(shapes)).index(shape) for shape in shapes]
-        position = torch.tensor([c for group in self.groups for c in group]).argsort()
-        self._sort_key = torch.cat([position, torch.tensor([INACTIVE])])  # INACTIVE indexes the last one
+        self.kernels = sorted({g.kernel for g in geometries})
+        # rows of the statistics: of bn2 by kernel, of bn3 by configuration
+        self.kernel_row = [self.kernels.index(g.kernel) for g in geometries]
         self.conv_pw = nn.Conv2d(any_.in_channels, mid, 1, bias=False)
-        self.bn1 = ElasticNorm(len(self.groups), mid)
-        self.conv_dw = nn.Conv2d(mid, mid, self.kernel, groups=mid, bias=False)
-        self.bn2 = ElasticNorm(len(self.groups), mid)
+        self.bn1 = ElasticNorm(1, mid)
+        self.conv_dw = nn.Conv2d(mid, mid, self.kernels[-1], groups=mid, bias=False)
+        self.bn2 = ElasticNorm(len(self.kernels), mid)
         self.se = ElasticSqueeze(mid, reduced) if reduced else None
         self.conv_pwl = nn.Conv2d(mid, any_.out_channels, 1, bias=False)
         self.bn3 = ElasticNorm(len(geometries), any_.out_channels)
+        # a row a configuration: which channels it has, and whether it goes without squeeze-and-excitation
+        self.register_buffer("widths", _masks([g.mid_channels for g in geometries], mid), persistent=False)
+        self.register_buffer(
+            "reduced", _masks([g.se_channels for g in geometries], reduced), persistent=False
+        )
+        self.register_buffer(
+            "plain", torch.tensor([[not g.se_channels] for g in geometries]), persistent=False
+        )
+        by_kernel = sorted(range(len(geometries)), key=lambda c: self.kernel_row[c])
+        self._by_kernel = by_kernel  # configurations in the order in which a batch is sorted
+        self._place = torch.tensor(
+            [*torch.tensor(by_kernel).argsort().tolist(), INACTIVE]
+        )  # INACTIVE is last
 
     def forward(self, x: Tensor, choice: int | Tensor) -> Tensor:
         """`choice` is one configuration for all images, or one an image, where INACTIVE passes it through."""
         if isinstance(choice, int):
-            (y,) = self._transform(x, {choice: len(x)})
+            y = self._one(x, choice)
             return x + y if self.residual else y
         counts = torch.bincount(choice - INACTIVE, minlength=len(self.geometries) + 1).tolist()
-        order = torch.argsort(self._sort_key[choice], stable=True)[
-            counts[0] :
-        ]  # the inactive ones sort first
+        order = torch.argsort(self._place[choice], stable=True)[counts[0] :]  # the inactive ones sort first
         if not len(order):
             return x
-        order = order.to(x.device, non_blocking=True)
+        choice, order = choice[order].to(x.device), order.to(x.device)
         # gathering and scattering touch only the thin ends of the block, never its wide middle
-        rest, pieces = _take(x, order), []
-        for group in self.groups:
-            members = {c: counts[c + 1] for c in group if counts[c + 1]}
-            if members:
-                images = sum(members.values())
-                pieces += self._transform(rest[:images], members)
-                rest = rest[images:]
-        y = torch.cat(pieces)
+        y = self._many(_take(x, order), choice, counts[1:])
         return _add(x, order, y) if self.residual else _take(y, torch.argsort(order))
 
-    def _transform(self, x: Tensor, members: dict[int, int]) -> list[Tensor]:
-        """The block without its shortcut; `members` is {configuration: images} of one group, in order."""
-        first = next(iter(members))
-        group, mid, kernel = (
-            self.group_of[first],
-            self.geometries[first].mid_channels,
-            self.geometries[first].kernel,
-        )
-        cut = (self.kernel - kernel) // 2
-        centre = self.conv_dw.weight[:mid, :, cut : cut + kernel, cut : cut + kernel]
-        x = _pointwise(x, self.conv_pw.weight[:mid])
-        x = self.activation(self.bn1(x, group))
-        x = F.conv2d(x, centre, stride=self.stride, padding=kernel // 2, groups=mid)
-        x = self.activation(self.bn2(x, group))
-        x = self._squeeze(x, members)
-        x = _pointwise(x, self.conv_pwl.weight[:, :mid])
-        pieces = x.split(list(members.values()))
-        return [self.bn3(piece, config) for config, piece in zip(members, pieces, strict=True)]
+    def _one(self, x: Tensor, config: int) -> Tensor:
+        """The block without its shortcut, all images in one configuration, at its own width."""
+        geometry, row = self.geometries[config], self.kernel_row[config]
+        mid, reduced = geometry.mid_channels, geometry.se_channels
+        x = self.activation(self.bn1(_pointwise(x, self.conv_pw.weight[:mid]), 0))
+        x = self.activation(self.bn2(self._depthwise(x, row), row))
+        if self.se is not None and reduced:
+            x = x * self.se(x.mean((2, 3)), reduced)[:, :, None, None]
+        return self.bn3(_pointwise(x, self.conv_pwl.weight[:, :mid]), config)
 
-    def _squeeze(self, x: Tensor, members: dict[int, int]) -> Tensor:
-        reduced = [self.geometries[config].se_channels for config in members]
-        if self.se is None or not any(reduced):
-            return x
-        pooled = x.mean((2, 3)).split(list(members.values()))
-        gates = [self.se(p, r) if r else torch.ones_like(p) for p, r in zip(pooled, reduced, strict=True)]
-        return x * torch.cat(gates)[:, :, None, None]
+    def _many(self, x: Tensor, choice: Tensor, counts: list[int]) -> Tensor:
+        """The same for images sorted by kernel and configuration: full width, with channels masked."""
+        x = self.activation(self.bn1(_pointwise(x, self.conv_pw.weight), 0))
+        images = [
+            sum(counts[c] for c, r in enumerate(self.kernel_row) if r == row)
+            for row in range(len(self.kernels))
+        ]
+        pieces = [
+            self.activation(self.bn2(self._depthwise(piece, row), row))
+            for row, piece in enumerate(x.split(images))
+            if len(piece)
+        ]
+        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
+        gates = self.widths[choice]
+        if self.se is not None:
+            squeezed = self.se(x.mean((2, 3)) * gates, self.se.conv_reduce.out_channels, self.reduced[choice])
+            gates = torch.where(self.plain[choice], gates, gates * squeezed)
+        x = _pointwise(x * gates[:, :, None, None], self.conv_pwl.weight)
+        present = [c for c in self._by_kernel if counts[c]]
+        pieces = [self.bn3(p, c) for c, p in zip(present, x.split([counts[c] for c in present]), strict=True)]
+        return torch.cat(pieces)
+
+    def _depthwise(self, x: Tensor, row: int) -> Tensor:
+        kernel, mid = self.kernels[row], x.shape[1]
+        return F.conv2d(
+            x, self.kernel_weight(mid, kernel), stride=self.stride, padding=kernel // 2, groups=mid
+        )
+
+    def kernel_weight(self, mid: int, kernel: int) -> Tensor:
+        """The first channels and the centre of the largest kernel."""
+        cut = (self.kernels[-1] - kernel) // 2
+        return self.conv_dw.weight[:mid, :, cut : cut + kernel, cut : cut + kernel]
+
+
+def _masks(sizes: list[int], largest: int) -> Tensor:
+    """Rows of as many ones as each size says."""
+    return (torch.arange(largest) < torch.tensor(sizes)[:, None]).float()
 
 
 def _pointwise(x: Tensor, weight: Tensor) -> Tensor:

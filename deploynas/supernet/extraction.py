@@ -96,19 +96,22 @@ def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str
 
 
 def _block_views(block: ElasticBlock, config: int) -> Iterator[tuple[str, Tensor]]:
-    geometry, group = block.geometries[config], block.group_of[config]
-    mid, kernel, reduced = geometry.mid_channels, geometry.kernel, geometry.se_channels
-    cut = (block.kernel - kernel) // 2
+    geometry = block.geometries[config]
+    mid, reduced = geometry.mid_channels, geometry.se_channels
     yield "conv_pw.weight", block.conv_pw.weight[:mid]
-    yield "conv_dw.weight", block.conv_dw.weight[:mid, :, cut : cut + kernel, cut : cut + kernel]
+    yield "conv_dw.weight", block.kernel_weight(mid, geometry.kernel)
     yield "conv_pwl.weight", block.conv_pwl.weight[:, :mid]
     if block.se is not None and reduced:
         yield "se.conv_reduce.weight", block.se.conv_reduce.weight[:reduced, :mid]
         yield "se.conv_reduce.bias", block.se.conv_reduce.bias[:reduced]
         yield "se.conv_expand.weight", block.se.conv_expand.weight[:mid, :reduced]
         yield "se.conv_expand.bias", block.se.conv_expand.bias[:mid]
-    norms = (("bn1", block.bn1, group, mid), ("bn2", block.bn2, group, mid))
-    for name, norm, row, width in (*norms, ("bn3", block.bn3, config, geometry.out_channels)):
+    norms = (
+        ("bn1", block.bn1, 0, mid),
+        ("bn2", block.bn2, block.kernel_row[config], mid),
+        ("bn3", block.bn3, config, geometry.out_channels),
+    )
+    for name, norm, row, width in norms:
         yield f"{name}.weight", norm.weight[:width]
         yield f"{name}.bias", norm.bias[:width]
         yield f"{name}.running_mean", norm.running_mean[row, :width]
