@@ -25,6 +25,7 @@ _HOMES = {
     "QuadraticEstimator": "deploynas.accuracy.quadratic",
     "Limit": "deploynas.search.problem",
     "frontier": "deploynas.search.frontier",
+    "Supernet": "deploynas.supernet.network",
     "DeployNASError": "deploynas.errors",
 }
 _MODULES = ("graph",)

@@ -156,6 +156,11 @@ def _validation_mistakes(path: Path, data: dict, model: type[Model], root: yaml.
     return []
 
 
+def mistakes_of(error: pydantic.ValidationError) -> list[str]:
+    """Every mistake of data that came from elsewhere than a file, one phrase each."""
+    return [f"`{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()]
+
+
 def _say(error: Any) -> str:
     """Pydantic's message in the house's words: what it must be, what it is."""
     kind, message = error["type"], error["msg"]

@@ -1,0 +1,129 @@
+"""Any architecture as a stand-alone timm model, with weights out of a supernet, or back into it.
+
+A sub-network's tensors are views of equally named supernet tensors: the first channels, the centre of a
+kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from timm.layers import get_act_layer
+from timm.models._efficientnet_blocks import SqueezeExcite
+from timm.models._efficientnet_builder import decode_arch_def, round_channels
+from timm.models.mobilenetv3 import MobileNetV3
+from torch import Tensor, nn
+
+from deploynas.errors import InputError
+from deploynas.notation import to_arch_def
+from deploynas.space import Architecture, Space
+from deploynas.supernet.elastic import ElasticBlock
+from deploynas.supernet.network import Supernet
+
+MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
+
+
+def timm_model(architecture: Architecture) -> MobileNetV3:
+    """A freshly initialised timm network of this architecture, built as timm builds its `hardcorenas_*`."""
+    space = architecture.space
+    _require_timm_strides(space)
+    se_layer = partial(
+        SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels
+    )
+    model = MobileNetV3(
+        block_args=decode_arch_def(to_arch_def(architecture)),
+        num_classes=space.classes,
+        in_chans=space.in_channels,
+        stem_size=space.stem_channels,
+        num_features=space.head_hidden or space.head_features,
+        act_layer=get_act_layer(space.head_activation),
+        se_layer=se_layer,
+    )
+    # what timm's class has no argument for
+    model.conv_stem.stride = (space.stem_stride, space.stem_stride)
+    model.bn1.act = get_act_layer(space.stem_activation)(inplace=True)
+    if not space.head_hidden:
+        model.conv_head, model.act2 = nn.Identity(), nn.Identity()
+    return model
+
+
+def extract(supernet: Supernet, architecture: Architecture) -> MobileNetV3:
+    """The sub-network with inherited weights; in evaluation mode it computes what the supernet does there."""
+    model = timm_model(architecture)
+    inherited = {name: view.detach().clone() for name, view in _views(supernet, architecture)}
+    counters = {
+        name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")
+    }
+    model.load_state_dict({**counters, **inherited})
+    return model.train(supernet.training).to(supernet.conv_stem.weight.device)
+
+
+@torch.no_grad()
+def insert(supernet: Supernet, architecture: Architecture, model: nn.Module) -> None:
+    """Write a timm model's weights (timm's own `hardcorenas_*`, or a fine-tuned one) into its path."""
+    state = model.state_dict()
+    views = dict(_views(supernet, architecture))
+    wrong = [name for name in state if not name.endswith("num_batches_tracked") and name not in views]
+    wrong += [name for name, view in views.items() if name not in state or state[name].shape != view.shape]
+    if wrong:
+        raise InputError(
+            f"the model is not this architecture: {len(wrong)} tensors do not match, first `{wrong[0]}`",
+            hint=f"the architecture is {architecture}",
+        )
+    for name, view in views.items():
+        view.copy_(state[name])
+
+
+def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
+    """timm's names for the sub-network's tensors, and where they are in the supernet."""
+    supernet.space.require_member(architecture)
+    stages, offset = supernet.stages, 1 if supernet.space.first else 0
+    own = {name: module for name, module in supernet.named_children() if name != "blocks"}
+    fixed = {
+        f"blocks.{i}": blocks
+        for i, blocks in enumerate(supernet.blocks)
+        if not offset <= i < offset + len(stages)
+    }
+    for prefix, module in {**own, **fixed}.items():
+        for name, tensor in module.state_dict(keep_vars=True).items():
+            if not name.endswith("num_batches_tracked"):
+                yield f"{prefix}.{name}", tensor.data
+    for s, b, c in architecture.decisions():
+        for name, view in _block_views(stages[s][b], c):
+            yield f"blocks.{s + offset}.{b}.{name}", view.data
+
+
+def _block_views(block: ElasticBlock, config: int) -> Iterator[tuple[str, Tensor]]:
+    geometry = block.geometries[config]
+    mid, reduced = geometry.mid_channels, geometry.se_channels
+    yield "conv_pw.weight", block.conv_pw.weight[:mid]
+    yield "conv_dw.weight", block.kernel_weight(mid, geometry.kernel)
+    yield "conv_pwl.weight", block.conv_pwl.weight[:, :mid]
+    if block.se is not None and reduced:
+        yield "se.conv_reduce.weight", block.se.conv_reduce.weight[:reduced, :mid]
+        yield "se.conv_reduce.bias", block.se.conv_reduce.bias[:reduced]
+        yield "se.conv_expand.weight", block.se.conv_expand.weight[:mid, :reduced]
+        yield "se.conv_expand.bias", block.se.conv_expand.bias[:mid]
+    norms = (
+        ("bn1", block.bn1, 0, mid),
+        ("bn2", block.bn2, block.kernel_row[config], mid),
+        ("bn3", block.bn3, config, geometry.out_channels),
+    )
+    for name, norm, row, width in norms:
+        yield f"{name}.weight", norm.weight[:width]
+        yield f"{name}.bias", norm.bias[:width]
+        yield f"{name}.running_mean", norm.running_mean[row, :width]
+        yield f"{name}.running_var", norm.running_var[row, :width]
+
+
+def _require_timm_strides(space: Space) -> None:
+    total = 2  # timm counts its stem as 2, whatever ours is
+    for stride in [space.first.stride if space.first else 1, *(stage.stride for stage in space.stages)]:
+        total *= stride
+    if total > MAX_STRIDE:
+        raise InputError(
+            f"space `{space.name}` strides by more than {MAX_STRIDE}, where timm's builder turns to dilation",
+            hint="give one of the stages stride 1",
+        )

@@ -1,0 +1,90 @@
+"""The one-shot network: every architecture of a space in one set of shared weights.
+
+`supernet(images, paths)` sends every image along its own path in one pass; `supernet(images, architecture)`
+runs one sub-network; `supernet(images)` the heaviest. Modules carry timm's names, so that a sub-network's
+weights are slices of equally named ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from timm.layers import BatchNormAct2d, get_act_layer
+from timm.models._efficientnet_blocks import ConvBnAct, DepthwiseSeparableConv
+from timm.models._efficientnet_builder import efficientnet_init_weights
+from torch import Tensor, nn
+
+from deploynas.errors import InputError
+from deploynas.space import Architecture, Space
+from deploynas.supernet.elastic import ElasticBlock
+from deploynas.supernet.paths import block_choices, require_paths
+
+
+class Supernet(nn.Module):
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.space = space
+        self._heaviest = space.heaviest()
+        stem, first, head = space.stem, space.first, space.head
+        self.conv_stem = nn.Conv2d(stem.in_channels, stem.out_channels, 3, stem.stride, padding=1, bias=False)
+        self.bn1 = BatchNormAct2d(stem.out_channels, act_layer=get_act_layer(stem.activation))
+        self.blocks = nn.ModuleList()
+        if first:
+            separable = partial(DepthwiseSeparableConv, act_layer=get_act_layer(first.activation))
+            shape = (first.in_channels, first.out_channels, first.kernel, first.stride)
+            self.blocks.append(nn.Sequential(separable(*shape)))
+        for s, stage in enumerate(space.stages):
+            configs = range(len(stage.configs))
+            elastic = [ElasticBlock([space.block(s, b, c) for c in configs]) for b in range(stage.max_depth)]
+            self.blocks.append(nn.ModuleList(elastic))
+        last = ConvBnAct(head.in_channels, head.features, 1, act_layer=get_act_layer(head.activation))
+        self.blocks.append(nn.Sequential(last))
+        self.conv_head = nn.Conv2d(head.features, head.hidden, 1) if head.hidden else nn.Identity()
+        self.act2 = get_act_layer(head.activation)() if head.hidden else nn.Identity()
+        self.classifier = nn.Linear(head.hidden or head.features, head.classes)
+        efficientnet_init_weights(self)
+
+    @property
+    def stages(self) -> list[list[ElasticBlock]]:
+        """The searched blocks: [stage][block]."""
+        searched = list(self.blocks)[1 if self.space.first else 0 : -1]
+        return [cast("list[ElasticBlock]", list(cast(nn.ModuleList, stage))) for stage in searched]
+
+    def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
+        """Logits. `paths`: a row an image (`random_paths`, `paths_of`), or one architecture for all."""
+        x = self.bn1(self.conv_stem(images))
+        if self.space.first:
+            x = self.blocks[0](x)
+        for stage, choices in zip(self.stages, self._choices(paths, len(images)), strict=True):
+            for block, choice in zip(stage, choices, strict=False):
+                x = block(x, choice)
+        x = self.blocks[-1](x)
+        x = self.act2(self.conv_head(x.mean((2, 3), keepdim=True)))
+        return self.classifier(x.flatten(1))
+
+    def _choices(self, paths: Tensor | Architecture | None, images: int) -> Sequence[Sequence[int | Tensor]]:
+        """[stage][block] -> what ElasticBlock takes; blocks beyond one architecture's depth are left out."""
+        if not isinstance(paths, Tensor):
+            architecture = paths or self._heaviest
+            self.space.require_member(architecture)
+            return [list(choice) for choice in architecture.choices]
+        require_paths(self.space, paths)
+        if len(paths) != images:
+            raise InputError(f"{images} images need as many paths, got {len(paths)}")
+        return block_choices(self.space, paths.cpu())
+
+    def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
+        """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
+        from deploynas.supernet.checkpoint import save_supernet
+
+        save_supernet(self, path, about)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Supernet:
+        """Read what `save` wrote; the supernet comes back in evaluation mode."""
+        from deploynas.supernet.checkpoint import load_supernet
+
+        return load_supernet(path)

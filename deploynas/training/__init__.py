@@ -1,0 +1,1 @@
+"""Data, recipes, the loop, checkpoints and distribution: how a supernet and its sub-networks are trained."""

@@ -1,0 +1,283 @@
+"""Batches in an order that depends only on seed, phase and step, never on what ran before.
+
+So training resumes at any step exactly, and two processes see together what one would see alone: every
+process draws the randomness of the whole batch and keeps its own rows. Images in memory are augmented as
+whole batches; files, and anything that asks for AutoAugment, go image by image through timm's transforms in
+a DataLoader.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, UnidentifiedImageError
+from timm.data import RandomResizedCropAndInterpolation
+from timm.data.auto_augment import auto_augment_transform, rand_augment_transform
+from timm.data.random_erasing import RandomErasing
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from deploynas.errors import DeployNASError
+from deploynas.space import Space
+from deploynas.training.data import Data, Part
+from deploynas.training.recipe import Augmentation
+
+# what PIL and the decoders beneath it raise for a damaged or missing file
+UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which of the equal parts of every batch is ours (one process: all of it)."""
+
+    rank: int = 0
+    world: int = 1
+
+    def rows(self, batch: int) -> slice:
+        size = batch // self.world
+        return slice(self.rank * size, (self.rank + 1) * size)
+
+
+@dataclass
+class Batches:
+    """Training and evaluation batches of one data set for one space, on one device."""
+
+    data: Data
+    space: Space
+    augmentation: Augmentation
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    workers: int = 0
+    skipped: set[str] = field(default_factory=set)  # files that could not be read
+
+    def steps_per_epoch(self, batch: int) -> int:
+        return max(1, len(self.data.train) // batch)
+
+    def train(self, batch: int, first_step: int, last_step: int, seed: int, share: Share) -> Iterator[Batch]:
+        """Steps first_step..last_step-1 of training; the images of an epoch are a permutation of them all."""
+        part, per_epoch = self.data.train, self.steps_per_epoch(batch)
+        plan = _Plan(part, batch, per_epoch, seed, share)
+        steps = range(first_step, last_step)
+        if part.images.pixels is not None and self.augmentation.auto_augment is None:
+            yield from (self._in_memory(plan, step) for step in steps)
+            return
+        loader = DataLoader(
+            _Files(part, _train_transform(self.data, self.space, self.augmentation)),
+            batch_sampler=_Tickets(plan, steps),
+            num_workers=self.workers,
+            collate_fn=_collate,
+        )
+        for images, labels, unreadable in loader:
+            yield self._checked(images, labels, unreadable)
+
+    def evaluation(self, part: Part, batch: int = 500) -> Iterator[Batch]:
+        """All images of a part in order, without augmentation."""
+        if part.images.pixels is not None:
+            for rows in part.rows.split(batch):
+                yield self._normalised(part.images.pixels[rows]), part.images.labels[rows].to(self.device)
+            return
+        tickets = [[(int(row), 0) for row in rows] for rows in part.rows.split(batch)]
+        loader = DataLoader(
+            _Files(part, _evaluation_transform(self.data, self.space)),
+            batch_sampler=tickets,
+            num_workers=self.workers,
+            collate_fn=_collate,
+        )
+        for images, labels, unreadable in loader:
+            yield self._checked(images, labels, unreadable)
+
+    def _in_memory(self, plan: _Plan, step: int) -> Batch:
+        rows = plan.rows(step)
+        generator = torch.Generator().manual_seed(plan.batch_seed(step))
+        own = plan.share.rows(plan.batch)
+        part = plan.part
+        assert part.images.pixels is not None
+        x = _shift_and_flip(part.images.pixels[rows[own]], self.augmentation, generator, plan.batch, own)
+        x = self._normalised(x)
+        if self.augmentation.random_erasing:
+            x = _erase(x, self.augmentation, plan.batch_seed(step) + plan.share.rank)
+        return x, part.images.labels[rows[own]].to(self.device)
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        mean = torch.tensor(self.data.mean, device=self.device).view(-1, 1, 1)
+        std = torch.tensor(self.data.std, device=self.device).view(-1, 1, 1)
+        x = pixels.to(self.device).float().div_(255).sub_(mean).div_(std)
+        return x.contiguous(memory_format=torch.channels_last)
+
+    def _checked(self, images: Tensor | None, labels: Tensor, unreadable: list[str]) -> Batch:
+        self.skipped.update(unreadable)
+        if images is None:
+            raise DeployNASError(
+                f"none of the {len(unreadable)} images of a batch can be read, the first is {unreadable[0]}",
+                hint="check the disk, or the folder given with --data",
+            )
+        return images.to(self.device, memory_format=torch.channels_last), labels.to(self.device)
+
+
+Batch = tuple[Tensor, Tensor]  # normalised images in channels-last order, labels
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which images step k sees, and the seed of what happens to them."""
+
+    part: Part
+    batch: int
+    per_epoch: int
+    seed: int
+    share: Share
+
+    def rows(self, step: int) -> Tensor:
+        epoch, place = divmod(step, self.per_epoch)
+        order = _order(len(self.part), self.seed, epoch)
+        place *= self.batch
+        # a set smaller than one batch is gone round again
+        picks = order.repeat(-(-(place + self.batch) // len(order)))[place : place + self.batch]
+        return self.part.rows[picks]
+
+    def batch_seed(self, step: int) -> int:
+        return mix_seed(self.seed, step, 2)
+
+    def tickets(self, step: int) -> list[tuple[int, int]]:
+        """(image, seed of its augmentation) of our share."""
+        own = self.share.rows(self.batch)
+        rows = self.rows(step)[own].tolist()
+        return [(row, mix_seed(self.batch_seed(step), own.start + i, 3)) for i, row in enumerate(rows)]
+
+
+class _Tickets:
+    """The tickets of many steps, drawn when they are asked for."""
+
+    def __init__(self, plan: _Plan, steps: range) -> None:
+        self.plan, self.steps = plan, steps
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        return (self.plan.tickets(step) for step in self.steps)
+
+
+@lru_cache(maxsize=2)
+def _order(images: int, seed: int, epoch: int) -> Tensor:
+    return torch.randperm(images, generator=torch.Generator().manual_seed(mix_seed(seed, epoch, 1)))
+
+
+def mix_seed(seed: int, counter: int, purpose: int) -> int:
+    """A 63-bit seed for one purpose and moment, well spread even for neighbouring counters."""
+    return int(np.random.SeedSequence((seed, counter, purpose)).generate_state(1, np.uint64)[0] >> 1)
+
+
+# -- images in memory ---------------------------------------------------------------------------
+
+
+def _shift_and_flip(
+    pixels: Tensor, augmentation: Augmentation, generator: torch.Generator, batch: int, own: slice
+) -> Tensor:
+    """Random crop with zero padding, and mirror image, all images at once."""
+    n, _, height, width = pixels.shape
+    flips = torch.rand(batch, generator=generator)[own] < augmentation.flip
+    shifts = torch.randint(2 * augmentation.crop_padding + 1, (batch, 2), generator=generator)[own]
+    pixels = torch.where(flips[:, None, None, None], pixels.flip(3), pixels)
+    if not augmentation.crop_padding:
+        return pixels
+    padded = F.pad(pixels, [augmentation.crop_padding] * 4)
+    rows = shifts[:, :1] + torch.arange(height)
+    columns = shifts[:, 1:] + torch.arange(width)
+    image = torch.arange(n)[:, None, None]
+    return padded.permute(0, 2, 3, 1)[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+def _erase(x: Tensor, augmentation: Augmentation, seed: int) -> Tensor:
+    """timm's random erasing; it draws from Python's own generator, which is put back afterwards."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        return RandomErasing(augmentation.random_erasing, mode="const", device=str(x.device))(x)
+    finally:
+        random.setstate(state)
+
+
+# -- images one by one --------------------------------------------------------------------------
+
+
+class _Files(Dataset):
+    """Opens and transforms images, each with its own seed; of the unreadable only the name comes back."""
+
+    def __init__(self, part: Part, transform: Callable[[Image.Image], Tensor]) -> None:
+        self.part, self.transform = part, transform
+
+    def __getitem__(self, ticket: tuple[int, int]) -> tuple[Tensor | None, int, str]:
+        row, seed = ticket
+        images = self.part.images
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.manual_seed(seed)
+        try:
+            return self.transform(images.open(row)), int(images.labels[row]), ""
+        except UNREADABLE:
+            return None, 0, images.name(row)
+
+
+def _collate(items: list[tuple[Tensor | None, int, str]]) -> tuple[Tensor | None, Tensor, list[str]]:
+    good = [(image, label) for image, label, _ in items if image is not None]
+    images = torch.stack([image for image, _ in good]) if good else None
+    return (
+        images,
+        torch.tensor([label for _, label in good]),
+        [name for image, _, name in items if image is None],
+    )
+
+
+def _to_tensor(data: Data, space: Space) -> list[Any]:
+    from torchvision import transforms
+
+    mean, std = data.mean, data.std
+    if space.in_channels == 1 and len(mean) == 3:
+        mean, std = (sum(mean) / 3,), (sum(std) / 3,)
+    return [transforms.ToTensor(), transforms.Normalize(mean, std)]
+
+
+def _mode(space: Space) -> Callable[[Image.Image], Image.Image]:
+    return methodcaller("convert", "L" if space.in_channels == 1 else "RGB")
+
+
+def _train_transform(data: Data, space: Space, augmentation: Augmentation) -> Callable[[Image.Image], Tensor]:
+    from torchvision import transforms
+
+    size = (space.height, space.width)
+    steps: list[Any] = [_mode(space)]
+    if data.train.images.pixels is None:
+        steps.append(RandomResizedCropAndInterpolation(size, scale=tuple(augmentation.crop_scale)))
+    elif augmentation.crop_padding:
+        steps.append(transforms.RandomCrop(size, padding=augmentation.crop_padding))
+    steps.append(transforms.RandomHorizontalFlip(augmentation.flip))
+    if augmentation.auto_augment:
+        fill = tuple(round(255 * m) for m in data.mean)
+        options = {"img_mean": fill if space.in_channels == 3 else fill[0], "translate_const": min(size) // 4}
+        make = (
+            rand_augment_transform if augmentation.auto_augment.startswith("rand") else auto_augment_transform
+        )
+        steps.append(make(augmentation.auto_augment, options))
+    steps += _to_tensor(data, space)
+    if augmentation.random_erasing:
+        steps.append(RandomErasing(augmentation.random_erasing, mode="const", device="cpu"))
+    return transforms.Compose(steps)
+
+
+def _evaluation_transform(data: Data, space: Space) -> Callable[[Image.Image], Tensor]:
+    """Shorter side to 8/7 of the input, centre crop: ImageNet's habit."""
+    from torchvision import transforms
+
+    steps: list[Any] = [_mode(space)]
+    if data.train.images.pixels is None:
+        steps.append(transforms.Resize(round(max(space.height, space.width) * 8 / 7)))
+        steps.append(transforms.CenterCrop((space.height, space.width)))
+    return transforms.Compose([*steps, *_to_tensor(data, space)])

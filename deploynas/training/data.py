@@ -1,0 +1,159 @@
+"""Labelled images and their parts: train, validation (the 20 % that estimation and search share), test if
+there is one.
+
+`fashion-mini` is embedded. `fashion-mnist[:DIR]`, `cifar10:DIR`, `folder:DIR` and timm's own names
+(`torch/cifar100:DIR`, `hfds/…`) are read from disk. Where a set comes without a validation part, a fifth of
+its training part becomes one, always the same: the seed is fixed, not the run's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from deploynas.errors import InputError
+from deploynas.space import Space
+from deploynas.training import sources
+from deploynas.training.sources import Images, Source
+
+VALIDATION_FRACTION, SPLIT_SEED = 0.2, 0
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the images of a source, by index."""
+
+    images: Images
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set ready for a space: parts, class names, and the mean and deviation that normalise it."""
+
+    name: str
+    classes: tuple[str, ...]
+    train: Part
+    validation: Part
+    test: Part | None
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint remembers, so that later steps can tell whether they see the same split."""
+        return {
+            "name": self.name,
+            "classes": list(self.classes),
+            "train_images": len(self.train),
+            "validation_images": len(self.validation),
+            "test_images": len(self.test) if self.test else 0,
+            "split_hash": _hash_rows(self.train.rows, self.validation.rows),
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+
+
+def load_data(name: str, space: Space) -> Data:
+    """Read a data set and check that it fits the space, before anything is trained."""
+    kind, _, place = name.partition(":")
+    if kind == "fashion-mini":
+        return _fit(name, space, sources.fashion_mini())
+    if kind == "fashion-mnist":
+        folder = Path(place) if place else sources.DEBIAN_FASHION_MNIST
+        return _fit(name, space, sources.fashion_mnist(folder))
+    if kind == "cifar10":
+        return _fit(name, space, sources.cifar10(_folder(name, place)))
+    if kind == "folder":
+        return _fit(name, space, sources.image_folder(_folder(name, place)))
+    if "/" in kind:
+        return _fit(name, space, sources.timm_dataset(kind, place))
+    raise InputError(
+        f"no data set `{name}`",
+        hint="fashion-mini, fashion-mnist[:DIR], cifar10:DIR, folder:DIR, or a timm name: torch/cifar100:DIR",
+    )
+
+
+def _fit(name: str, space: Space, source: Source) -> Data:
+    _require_fit(name, space, source)
+    if source.validation is not None:
+        train, validation = _whole(source.train), _whole(source.validation)
+    else:
+        train, validation = _split(source.train)
+    test = _whole(source.test) if source.test is not None else None
+    mean, std = _moments(source.train, train.rows)
+    return Data(name, source.classes, train, validation, test, mean, std)
+
+
+def _require_fit(name: str, space: Space, source: Source) -> None:
+    mistakes, pixels = [], source.train.pixels
+    if len(source.classes) != space.classes:
+        mistakes.append(f"{len(source.classes)} classes, the space has {space.classes}")
+    wanted = (space.in_channels, space.height, space.width)
+    if pixels is not None and tuple(pixels.shape[1:]) != wanted:
+        mistakes.append(f"images of {_size(tuple(pixels.shape[1:]))}, the space takes {_size(wanted)}")
+    if pixels is None and space.in_channels not in (1, 3):
+        mistakes.append(f"grey or colour images, the space takes {space.in_channels} channels")
+    if mistakes:
+        raise InputError(
+            f"`{name}` does not fit space `{space.name}`: it has {'; and '.join(mistakes)}",
+            hint="copy the space's YAML file and change `input` and `classes` there",
+        )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    channels, height, width = shape
+    return f"{height}x{width} with {channels} channel{'s' if channels > 1 else ''}"
+
+
+def _split(images: Images) -> tuple[Part, Part]:
+    """80/20, class by class, so that both parts have the same mix."""
+    rng = np.random.default_rng(SPLIT_SEED)
+    labels = images.labels.numpy()
+    train, validation = [], []
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        cut = round(len(rows) * VALIDATION_FRACTION)
+        validation.append(rows[:cut])
+        train.append(rows[cut:])
+    if not len(np.concatenate(validation)):
+        raise InputError("too few images to keep a fifth for validation", hint="at least 3 images a class")
+    train_rows, validation_rows = (torch.from_numpy(np.sort(np.concatenate(p))) for p in (train, validation))
+    return Part(images, train_rows), Part(images, validation_rows)
+
+
+def _whole(images: Images) -> Part:
+    return Part(images, torch.arange(len(images)))
+
+
+def _moments(images: Images, rows: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of the training pixels if they are in memory; ImageNet's for files."""
+    if images.pixels is None:
+        return IMAGENET_MEAN, IMAGENET_STD
+    pixels = images.pixels[rows].to(torch.float64) / 255
+    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3))
+    return tuple(round(float(m), 4) for m in mean), tuple(round(float(s), 4) for s in std)
+
+
+def _folder(name: str, place: str) -> Path:
+    if not place:
+        raise InputError(f"`{name}` needs a folder", hint=f"--data {name}:DIR")
+    if not Path(place).is_dir():
+        raise InputError(f"{place}: no such folder")
+    return Path(place)
+
+
+def _hash_rows(*parts: Tensor) -> str:
+    digest = hashlib.sha256()
+    for rows in parts:
+        digest.update(np.ascontiguousarray(rows.numpy(), dtype="<i8").tobytes() + b"|")
+    return digest.hexdigest()[:16]

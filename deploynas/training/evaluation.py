@@ -1,0 +1,50 @@
+"""Accuracy of networks on a part of the data, and statistics measured on real images."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from deploynas.space import Architecture
+from deploynas.supernet.calibration import recalibrate
+from deploynas.supernet.network import Supernet
+from deploynas.supernet.paths import random_paths
+from deploynas.training.batches import Batches
+from deploynas.training.data import Part
+
+
+@torch.no_grad()
+def accuracy(
+    model: nn.Module, batches: Batches, part: Part, paths: Architecture | torch.Generator | None = None
+) -> float:
+    """The fraction that is right: of the network, of one sub-network, or of a random path an image."""
+    right = seen = 0
+    for images, labels in batches.evaluation(part):
+        predicted = model_output(model, images, paths).argmax(1)
+        right += int((predicted == labels).sum())
+        seen += len(labels)
+    return right / max(1, seen)
+
+
+def model_output(model: nn.Module, images: Tensor, paths: Architecture | torch.Generator | None) -> Tensor:
+    if isinstance(paths, torch.Generator):
+        assert isinstance(model, Supernet)
+        return model(images, random_paths(model.space, len(images), paths))
+    return model(images) if paths is None else model(images, paths)
+
+
+def recalibrate_on_train(
+    model: nn.Module, batches: Batches, images: int, paths: Architecture | torch.Generator | None = None
+) -> None:
+    """Measure batch-norm statistics on some of the training images, always the same ones."""
+    part = batches.data.train
+    chosen = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))[:images]
+    stream = batches.evaluation(Part(part.images, part.rows[chosen.sort().values]))
+
+    def with_paths(x: Tensor) -> Tensor | Architecture | None:
+        if not isinstance(paths, torch.Generator):
+            return paths
+        assert isinstance(model, Supernet)
+        return random_paths(model.space, len(x), paths)
+
+    recalibrate(model, ((x, with_paths(x)) for x, _ in stream))

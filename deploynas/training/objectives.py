@@ -1,0 +1,75 @@
+"""What the phases minimise: label-smoothed cross entropy, along random paths, with or without a teacher."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from timm.loss import LabelSmoothingCrossEntropy
+from torch import Tensor, nn
+
+from deploynas.space import Space
+from deploynas.supernet.paths import architectures_of, random_paths
+from deploynas.training.batches import Share, mix_seed
+from deploynas.training.recipe import Distillation, OneShot
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The network as it is (a supernet without paths is its heaviest network)."""
+
+    smoothing: float
+    teacher: nn.Module | None = None
+    distillation: Distillation | None = None
+
+    def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        logits = model(images)
+        loss = distilled_loss(logits, images, labels, self.smoothing, self.teacher, self.distillation)
+        return loss, logits
+
+
+@dataclass(frozen=True)
+class OneShotPaths:
+    """A random sub-network for every image, or one for the whole batch."""
+
+    space: Space
+    schedule: OneShot
+    seed: int
+    share: Share
+    teacher: nn.Module | None = None
+
+    def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(mix_seed(self.seed, step, 5))
+        if self.schedule.paths == "single":
+            (architecture,) = architectures_of(self.space, random_paths(self.space, 1, generator))
+            logits = model(images, architecture)
+        else:
+            # drawn for all processes together; a batch may be short of images that could not be read
+            paths = random_paths(self.space, self.schedule.batch, generator)[
+                self.share.rows(self.schedule.batch)
+            ]
+            logits = model(images, paths[: len(images)])
+        smoothing, distillation = self.schedule.label_smoothing, self.schedule.distillation
+        return distilled_loss(logits, images, labels, smoothing, self.teacher, distillation), logits
+
+
+def distilled_loss(
+    logits: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    teacher: nn.Module | None,
+    distillation: Distillation | None,
+) -> Tensor:
+    """(1 - w) * cross entropy + w * T^2 * KL(teacher || student) at temperature T."""
+    loss = LabelSmoothingCrossEntropy(smoothing)(logits, labels)
+    if teacher is None or distillation is None or not distillation.weight:
+        return loss
+    with torch.no_grad():
+        taught = teacher(images)
+    t = distillation.temperature
+    divergence = F.kl_div(
+        F.log_softmax(logits / t, 1), F.log_softmax(taught / t, 1), log_target=True, reduction="batchmean"
+    )
+    return (1 - distillation.weight) * loss + distillation.weight * t**2 * divergence

@@ -1,0 +1,239 @@
+"""Training a supernet: the heaviest network w_h first, then w*, every image along its own path (METHODS:
+training).
+
+A run is a folder: `w_h` and `w_star` (safetensors + JSON), `metrics.jsonl`, and while it is going
+`state.json` with its tensors. Starting it again continues it; a finished one is only reported.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from deploynas.errors import InputError
+from deploynas.files import content_hash
+from deploynas.progress import OnProgress, silent
+from deploynas.space import Space
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.importance import sort_channels
+from deploynas.supernet.network import Supernet
+from deploynas.training.batches import Batches
+from deploynas.training.data import load_data
+from deploynas.training.distribution import Processes, processes
+from deploynas.training.evaluation import accuracy, recalibrate_on_train
+from deploynas.training.loop import Machine, Place, fit
+from deploynas.training.metrics import FILE as METRICS_FILE
+from deploynas.training.objectives import OneShotPaths, Plain
+from deploynas.training.recipe import Recipe, Schedule
+from deploynas.training.state import OTHER_SETTINGS, read_state, remove_state, require_same_run
+
+W_H, W_STAR = "w_h", "w_star"
+W_H_SHARE = 0.45  # of the progress bar
+
+
+@dataclass(frozen=True)
+class SubnetworkAccuracy:
+    """Validation accuracies of random sub-networks of w*."""
+
+    networks: int
+    mean: float
+    std: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, accuracies: list[float]) -> SubnetworkAccuracy:
+        values = np.array(accuracies)
+        return cls(
+            len(values), *(float(v) for v in (values.mean(), values.std(ddof=1), values.min(), values.max()))
+        )
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    folder: Path
+    w_h_accuracy: float
+    subnetworks: SubnetworkAccuracy
+    skipped: tuple[str, ...]  # files that could not be read
+    resumed: bool  # nothing was left to do
+
+
+def train_supernet(
+    space: Space,
+    data: str,
+    out: Path,
+    recipe: Recipe,
+    force: bool = False,
+    on_progress: OnProgress = silent,
+) -> TrainingResult:
+    """Run, continue or report the run in folder `out`."""
+    with processes() as group:
+        loaded = load_data(data, space)
+        batches = Batches(loaded, space, recipe.augmentation, group.device, recipe.workers)
+        run = _Run(space, batches, Path(out), recipe, group, on_progress)
+        if group.first:
+            run.prepare(force)
+        return run.train()
+
+
+class _Run:
+    def __init__(
+        self,
+        space: Space,
+        batches: Batches,
+        folder: Path,
+        recipe: Recipe,
+        group: Processes,
+        on_progress: OnProgress,
+    ) -> None:
+        self.space, self.batches, self.folder, self.recipe = space, batches, folder, recipe
+        self.group, self.on_progress = group, on_progress
+        outcome = recipe.model_dump(exclude={"description", "checkpoint_every_s", "workers"})
+        settings = {
+            "space": space.hash,
+            "data": batches.data.describe(),
+            "recipe": outcome,
+            "world": group.world,
+        }
+        self.fingerprint = content_hash(settings)
+        self.about: dict[str, Any] = {
+            "data": batches.data.describe(),
+            "recipe": recipe.model_dump(by_alias=True, mode="json"),
+            "processes": group.world,
+            "fingerprint": self.fingerprint,
+        }
+
+    def prepare(self, force: bool) -> None:
+        """Refuse a folder of another run; empty it of what we write if forced to."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if force:
+            remove_state(self.folder)
+            for name in (W_H, W_STAR):
+                self._path(name).with_suffix(".json").unlink(missing_ok=True)
+                self._path(name).unlink(missing_ok=True)
+            (self.folder / METRICS_FILE).unlink(missing_ok=True)
+        state = read_state(self.folder)
+        if state:
+            require_same_run(state[0], self.fingerprint, self.folder)
+        for name in (W_H, W_STAR):
+            if self._path(name).with_suffix(".json").exists():
+                about = load_checkpoint(self._path(name)).about
+                if about.get("fingerprint") != self.fingerprint:
+                    raise InputError(
+                        f"{self.folder} holds {name} of a run with other settings",
+                        hint=OTHER_SETTINGS,
+                    )
+
+    def train(self) -> TrainingResult:
+        torch.manual_seed(self.recipe.seed)
+        resumed = self._path(W_STAR).with_suffix(".json").exists()
+        w_h = self._phase(W_H, Supernet(self.space), self._train_w_h)
+        start = copy.deepcopy(w_h)
+        sort_channels(start)
+        self._phase(W_STAR, start, lambda model: self._train_w_star(model, w_h))
+        if not self.group.first:
+            return TrainingResult(self.folder, 0.0, SubnetworkAccuracy(0, 0, 0, 0, 0), (), resumed)
+        remove_state(self.folder)
+        heaviest, one_shot = (load_checkpoint(self._path(name)).about for name in (W_H, W_STAR))
+        return TrainingResult(
+            self.folder,
+            heaviest["validation_accuracy"],
+            SubnetworkAccuracy(**one_shot["subnetworks"]),
+            tuple(sorted(self.batches.skipped)),
+            resumed,
+        )
+
+    def _phase(
+        self, name: str, model: nn.Module, train: Callable[[nn.Module], tuple[Supernet, dict[str, Any]]]
+    ) -> Supernet:
+        """Train and write one checkpoint, or read it if it is there; everyone gets the first process's."""
+        there = self.group.share_bytes(b"x" if self._path(name).with_suffix(".json").exists() else None)
+        if there is None:
+            trained, measured = train(model)
+            if self.group.first:
+                trained.save(self._path(name), {**self.about, **measured})
+        else:
+            loaded = load_checkpoint(self._path(name)).model if self.group.first else model
+            assert isinstance(loaded, Supernet)
+            trained = loaded.to(self.group.device).to(memory_format=torch.channels_last)
+        self.group.share_module(trained)
+        return trained.eval()
+
+    def _train_w_h(self, model: nn.Module) -> tuple[Supernet, dict[str, Any]]:
+        schedule = self.recipe.w_h
+        validation = self.batches.data.validation
+        trained = self._fit(
+            W_H,
+            model,
+            Plain(schedule.label_smoothing),
+            schedule,
+            lambda m: accuracy(m, self.batches, validation),
+            lambda fraction, what: self.on_progress(W_H_SHARE * fraction, what),
+        )
+        if not self.group.first:
+            return trained, {}
+        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images)
+        return trained, {"validation_accuracy": accuracy(trained, self.batches, validation)}
+
+    def _train_w_star(self, model: nn.Module, teacher: Supernet) -> tuple[Supernet, dict[str, Any]]:
+        schedule, seed = self.recipe.w_star, self.recipe.seed + 1
+        validation = self.batches.data.validation
+        objective = OneShotPaths(self.space, schedule, seed, self.group.share, teacher)
+
+        def validate(m: nn.Module) -> float:
+            return accuracy(m, self.batches, validation, torch.Generator().manual_seed(0))
+
+        def advance(fraction: float, what: str) -> None:
+            self.on_progress(W_H_SHARE + (0.95 - W_H_SHARE) * fraction, what)
+
+        trained = self._fit(W_STAR, model, objective, schedule, validate, advance)
+        if not self.group.first:
+            return trained, {}
+        generator = torch.Generator().manual_seed(0)
+        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, generator)
+        rng = np.random.default_rng(0)
+        accuracies = []
+        for i in range(self.recipe.report_networks):
+            accuracies.append(accuracy(trained, self.batches, validation, self.space.sample(rng)))
+            self.on_progress(
+                0.95 + 0.05 * (i + 1) / self.recipe.report_networks, f"random sub-network {i + 1}"
+            )
+        return trained, {"subnetworks": asdict(SubnetworkAccuracy.of(accuracies)), "accuracies": accuracies}
+
+    def _fit(
+        self,
+        name: str,
+        model: nn.Module,
+        objective: Any,
+        schedule: Schedule,
+        validate: Callable[[nn.Module], float],
+        on_progress: OnProgress,
+    ) -> Supernet:
+        recipe = self.recipe
+        seed = recipe.seed + (0 if name == W_H else 1)
+        place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
+        machine = Machine(
+            self.group, _precision(recipe.precision, self.group.device), some_unused=name == W_STAR
+        )
+        trained = fit(model, objective, self.batches, schedule, place, machine, validate, on_progress)
+        assert isinstance(trained, Supernet)
+        return trained
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.safetensors"
+
+
+def _precision(wanted: str, device: torch.device) -> str:
+    """`auto`: bf16 or fp16 where the hardware computes in it, fp32 on CPUs."""
+    if wanted != "auto":
+        return wanted
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
