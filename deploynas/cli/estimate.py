@@ -149,7 +149,7 @@ def open_one_shot(path: Path, data: str | None) -> tuple[Any, Any, dict[str, str
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     batches = Batches(loaded, checkpoint.space, Augmentation(), device)
     supernet = checkpoint.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    one_shot = OneShot(supernet, lambda: batches.evaluation(loaded.validation), len(loaded.validation))
+    one_shot = OneShot(supernet, lambda: batches.evaluation(loaded.validation, BATCH), len(loaded.validation))
     chosen = torch.randperm(len(loaded.train), generator=torch.Generator().manual_seed(0))[:CALIBRATION_IMAGES]
     part = Part(loaded.train.images, loaded.train.rows[chosen.sort().values])
     about = {
@@ -161,6 +161,7 @@ def open_one_shot(path: Path, data: str | None) -> tuple[Any, Any, dict[str, str
 
 
 CALIBRATION_IMAGES = 4000
+BATCH = 200  # images at once: more no longer fit a cache
 
 
 def _show(found: Estimate) -> None:
