@@ -85,8 +85,9 @@ class Samples:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             content = io.BytesIO()
-            arrays = {"right": result.scores.right, "log_likelihood": result.scores.log_likelihood}
-            np.savez_compressed(content, paths=paths, **arrays)
+            np.savez_compressed(
+                content, paths=paths, right=result.scores.right, log_likelihood=result.scores.log_likelihood
+            )
             write_bytes(self._path(kind, number), content.getvalue())
         return result
 

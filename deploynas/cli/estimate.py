@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
-from deploynas.errors import InputError
 
 if TYPE_CHECKING:
     from deploynas.accuracy.estimation import Estimate
     from deploynas.accuracy.estimator_file import EstimatorValidation
-    from deploynas.accuracy.samples import Samples
 
 METHODS = ("contributions", "separable", "bilinear", "quadratic", "mlp")
 SAMPLINGS = ("pooled", "single-path", "per-decision")
@@ -74,13 +72,15 @@ def command(
     """
     from deploynas import __version__
     from deploynas.accuracy.estimation import Plan, estimate
+    from deploynas.accuracy.samples import Samples
+    from deploynas.cli.supernet_input import open_one_shot
     from deploynas.files import now
 
     plan = Plan(method, sampling, estimand, score, passes, target_se, unseen)
-    path = checkpoint_path(supernet_path)
-    out = out or path.parent / "estimator.json"
-    samples, about = open_samples(path, data, folder, seed)
-    provenance = {"created": now(), "deploynas": __version__, "supernet": about}
+    opened = open_one_shot(supernet_path, data)
+    out = out or opened.run / "estimator.json"
+    samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder(folder), seed)
+    provenance = {"created": now(), "deploynas": __version__, "supernet": opened.about}
     with progress_bar("estimate") as on_progress:
         found = estimate(samples, plan, provenance, on_progress)
     found.estimator.save(out)
@@ -102,66 +102,6 @@ def command(
         )
     say(f"wrote {out}; passes are kept in {samples.folder}")
     say(f"next: deploynas explain {out}")
-
-
-def checkpoint_path(supernet: Path) -> Path:
-    """A run folder, or the file in it."""
-    return supernet / "w_star.safetensors" if supernet.is_dir() else supernet
-
-
-def open_samples(path: Path, data: str | None, folder: Path | None, seed: int) -> tuple[Samples, dict[str, str]]:
-    """The passes of a supernet on its validation images, kept apart from those of any other pair."""
-    from deploynas.accuracy.decisions import Decisions
-    from deploynas.accuracy.samples import Samples
-    from deploynas.files import content_hash
-
-    one_shot, _, about = open_one_shot(path, data)
-    kept = (folder or path.parent / "samples") / content_hash(about)
-    return Samples(Decisions(one_shot.supernet.space), one_shot, kept, seed), about
-
-
-def open_one_shot(path: Path, data: str | None) -> tuple[Any, Any, dict[str, str]]:
-    """The supernet on its validation images, a stream of training images, and what names the pair."""
-    import torch
-
-    from deploynas.accuracy.oneshot import OneShot
-    from deploynas.files import parse_json
-    from deploynas.supernet.checkpoint import CheckpointFile, load_checkpoint
-    from deploynas.supernet.network import Supernet
-    from deploynas.training.batches import Batches
-    from deploynas.training.data import Part, load_data
-    from deploynas.training.recipe import Augmentation
-
-    checkpoint = load_checkpoint(path)
-    if not isinstance(checkpoint.model, Supernet):
-        raise InputError(f"{path} holds one network, expected a supernet", hint="`deploynas train` writes w_star")
-    trained_on = checkpoint.about.get("data", {})
-    name = data or trained_on.get("name")
-    if name is None:
-        raise InputError(f"{path} does not say what it was trained on", hint="give `--data`")
-    loaded = load_data(name, checkpoint.space)
-    split = loaded.describe()["split_hash"]
-    if trained_on.get("split_hash") not in (None, split):
-        raise InputError(
-            f"`{name}` is not split as when the supernet was trained: images it has learned would be validated on",
-            hint=f"it was trained on `{trained_on.get('name')}`",
-        )
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    batches = Batches(loaded, checkpoint.space, Augmentation(), device)
-    supernet = checkpoint.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    one_shot = OneShot(supernet, lambda: batches.evaluation(loaded.validation, BATCH), len(loaded.validation))
-    chosen = torch.randperm(len(loaded.train), generator=torch.Generator().manual_seed(0))[:CALIBRATION_IMAGES]
-    part = Part(loaded.train.images, loaded.train.rows[chosen.sort().values])
-    about = {
-        "weights_sha256": parse_json(path.with_suffix(".json"), CheckpointFile).weights_sha256,
-        "data": name,
-        "split_hash": split,
-    }
-    return one_shot, lambda: batches.evaluation(part), about
-
-
-CALIBRATION_IMAGES = 4000
-BATCH = 200  # images at once: more no longer fit a cache
 
 
 def _show(found: Estimate) -> None:
