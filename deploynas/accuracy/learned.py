@@ -56,7 +56,7 @@ def fit_bilinear(
     By default the form of eq. 3, whose terms stay within a stage: that is what the exact frontier takes.
     `couple_stages` learns the paper's eq. 8, where every block's worth depends on the depth of every stage.
     """
-    y = _checked(space, architectures, accuracies)
+    y = checked_accuracies(space, architectures, accuracies)
     if not couple_stages:
         return _fit_separable(space, architectures, y, seed)
     x = _encoded(space, architectures)
@@ -76,7 +76,7 @@ def fit_quadratic(
     seed: int = 0,
 ) -> QuadraticEstimator:
     """Learn all pairs of decisions (eq. 9)."""
-    y = _checked(space, architectures, accuracies)
+    y = checked_accuracies(space, architectures, accuracies)
     x = _encoded(space, architectures)
     common = x @ x.T
     fit = _fit_gram(common + (common**2 - common) / 2, y, seed)
@@ -211,9 +211,10 @@ def _split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return order[:cut], order[cut:]
 
 
-def _checked(
+def checked_accuracies(
     space: Space, architectures: Sequence[Architecture], accuracies: Sequence[float] | np.ndarray
 ) -> np.ndarray:
+    """As an array, one for each architecture of the space, and enough of them."""
     y = np.asarray(accuracies, dtype=float)
     if y.shape != (len(architectures),):
         raise InputError(f"{len(architectures)} architectures need as many accuracies, got shape {y.shape}")

@@ -9,6 +9,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,12 +17,13 @@ import numpy as np
 
 from deploynas.accuracy.decisions import Decisions
 from deploynas.accuracy.estimator_file import EstimatorFile, EstimatorValidation
-from deploynas.accuracy.learned import MIN_NETWORKS, one_hot
+from deploynas.accuracy.learned import checked_accuracies, one_hot
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.space import Architecture, Space
 
 HIDDEN = (64, 64)
+MAX_ROUNDS, PATIENCE = 100, 10  # of five epochs
 
 
 class MLPFile(EstimatorFile):
@@ -42,8 +44,12 @@ class MLPEstimator:
     validation: EstimatorValidation | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def _decisions(self) -> Decisions:
+        return Decisions(self.space)
+
     def predict(self, architecture: Architecture) -> float:
-        x = one_hot(Decisions(self.space), [architecture])
+        x = one_hot(self._decisions, [architecture])
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = np.maximum(x @ w + b, 0)
         return float((x @ self.weights[-1] + self.biases[-1])[0, 0])
@@ -83,9 +89,7 @@ def fit_mlp(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPRegressor
 
-    y = np.asarray(accuracies, dtype=float)
-    if len(y) < MIN_NETWORKS or len(y) != len(architectures):
-        raise InputError(f"a fit needs at least {MIN_NETWORKS} networks, and an accuracy for each")
+    y = checked_accuracies(space, architectures, accuracies)
     x = one_hot(Decisions(space), architectures)
     held_out = np.random.default_rng(seed).permutation(len(y))[: max(2, len(y) // 10)]
     fitted = np.setdiff1d(np.arange(len(y)), held_out)
@@ -96,13 +100,15 @@ def fit_mlp(
     best, kept, since = np.inf, None, 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # five epochs at a time never converge
-        while since < 10:
+        for _ in range(MAX_ROUNDS):
             model.fit(x[fitted], (y[fitted] - mean) / scale)
             error = float(np.sqrt(np.mean((mean + scale * model.predict(x[held_out]) - y[held_out]) ** 2)))
             since += 1
             if error < best:
                 best, since = error, 0
                 kept = [w.copy() for w in model.coefs_], [b.copy() for b in model.intercepts_]
+            if since == PATIENCE:
+                break
     assert kept is not None
     weights, biases = kept
     weights[-1] = weights[-1] * scale

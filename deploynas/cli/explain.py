@@ -58,6 +58,7 @@ def command(estimator_path: Path, latency: Path | None, html: Path | None, as_js
     if html:
         from deploynas.cli.explain_page import page
 
+        html.parent.mkdir(parents=True, exist_ok=True)
         html.write_text(page(document), encoding="utf-8")
         say(f"wrote {html}")
 

@@ -8,9 +8,20 @@ from synthetic import Synthetic
 
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.decisions import Contrasts, Decisions, Estimand
-from deploynas.accuracy.samples import Samples, Score
+from deploynas.accuracy.samples import Samples, Score, Scores
 
 SEEDS = 120
+
+
+class Noiseless:
+    """The worth of a path itself, for every image."""
+
+    def __init__(self, world: Synthetic) -> None:
+        self.world, self.images = world, world.images
+
+    def __call__(self, paths: np.ndarray) -> Scores:
+        worth = self.world.worth(np.broadcast_to(paths, (self.images, paths.shape[1])))
+        return Scores(worth > 0, worth)
 
 
 def estimate(decisions: Decisions, way: str, estimand: Estimand, score: Score, seed: int) -> Contributions:
@@ -72,30 +83,14 @@ def test_a_world_of_the_bilinear_form_is_recovered_exactly(decisions, estimand):
             return contrasts.matrix(paths) @ theta
 
     world = Exact(decisions)
-    world.difficulty[:] = 0
-    world.taste[:] = 0
     paths = decisions.draw(world.images, np.random.default_rng(0))
-    samples = Samples(decisions, lambda_measure(world))
+    samples = Samples(decisions, Noiseless(world))
     found = pooled(decisions, [samples.get("image", i) for i in range(3)], "log-likelihood", estimand)
     assert found.values == pytest.approx(world.truth(estimand)[1], abs=1e-5)
     if estimand == "projection":
         estimator = found.estimator()
         predicted = [estimator.predict(decisions.architecture_of(path)) for path in paths[:20]]
         assert predicted == pytest.approx(world.worth(paths[:20]).tolist(), abs=1e-4)
-
-
-def lambda_measure(world: Synthetic):
-    """The world's worth itself, without noise."""
-    from deploynas.accuracy.samples import Scores
-
-    class Plain:
-        images = world.images
-
-        def __call__(self, paths: np.ndarray) -> Scores:
-            values = world.worth(np.broadcast_to(paths, (world.images, paths.shape[1])))
-            return Scores(values > 0, values)
-
-    return Plain()
 
 
 def test_log_likelihood_is_put_on_the_scale_of_accuracy(decisions):
