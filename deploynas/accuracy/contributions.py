@@ -34,7 +34,7 @@ class Contributions:
     def largest_error(self) -> float:
         return float(self.errors.max())
 
-    def estimator(self, provenance: dict | None = None) -> BilinearEstimator:
+    def estimator(self) -> BilinearEstimator:
         depth, block = self.decisions.ragged(self.values)
         depth_se, block_se = self.decisions.ragged(self.errors)
         return BilinearEstimator.from_arrays(
@@ -45,17 +45,16 @@ class Contributions:
             base_se=self.base_se,
             depth_se=depth_se,
             block_se=block_se,
-            provenance=provenance,
         )
 
     def in_accuracy(self, accuracy: Contributions) -> Contributions:
-        """These, of the log-likelihood, on the scale of accuracy: the slope of one on the other, weighted.
+        """These, of the log-likelihood, on the scale of accuracy: the weighted slope of one on the other.
 
-        One number is all that is learned from the noisier contributions of accuracy.
+        One number is all that is learned from the noisier contributions of accuracy; its own error, and what an
+        effect on likelihood says about accuracy beyond it, are not in the standard errors.
         """
         weights = 1 / np.maximum(accuracy.errors, 1e-12) ** 2
-        # the noise of these would flatten the slope; what it adds to their squares is known
-        spread = float((weights * (self.values**2 - self.errors**2)).sum())
+        spread = float((weights * self.values**2).sum())
         slope = float((weights * self.values * accuracy.values).sum()) / spread if spread > 0 else 0.0
         return Contributions(
             self.decisions, accuracy.base, accuracy.base_se, slope * self.values, abs(slope) * self.errors
