@@ -1,0 +1,1 @@
+"""Pages and charts from what the other steps left behind."""
