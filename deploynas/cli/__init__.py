@@ -14,7 +14,7 @@ import click
 from deploynas import __version__
 from deploynas.errors import DeployNASError
 
-COMMANDS = ("devices", "profile", "bench", "check", "train", "search")
+COMMANDS = ("devices", "profile", "bench", "check", "train", "search", "finetune", "export", "report")
 
 
 class _Commands(click.Group):

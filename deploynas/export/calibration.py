@@ -45,8 +45,8 @@ class Calibration:
 def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: Method) -> Ranges:
     """(low, high) of every value of the graph, by name."""
     session, names = _every_value(fp32)
-    low = {name: np.inf for name in names}
-    high = {name: -np.inf for name in names}
+    low = dict.fromkeys(names, np.inf)
+    high = dict.fromkeys(names, -np.inf)
     for values in _values(session, names, images):
         for name, value in values.items():
             low[name] = min(low[name], float(value.min()))
