@@ -22,7 +22,7 @@ from deploynas.space import Space
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import architectures_of, random_paths
 
-ROUNDS = 9
+ROUNDS = 7
 NAIVE_IMAGES = 16  # one image at a time takes long; its images a second do not depend on how many
 CASES = [(1, 64), (1, 128), (1, 256), (1, 512), (2, 128), (2, 256), (4, 128)]  # width, batch
 RESULT = Path(__file__).with_name("results") / "supernet.json"

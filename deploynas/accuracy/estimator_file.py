@@ -22,7 +22,16 @@ VERSION = 1
 KINDS = {
     "bilinear": "deploynas.accuracy.bilinear:BilinearEstimator",
     "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
+    "mlp": "deploynas.accuracy.mlp:MLPEstimator",
 }
+
+
+Interval = tuple[float, float]  # 95 %, by bootstrap over networks
+
+
+class RankCorrelation(BaseModel):
+    kendall_tau: float | None
+    spearman: float | None
 
 
 class EstimatorValidation(BaseModel):
@@ -31,9 +40,19 @@ class EstimatorValidation(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     networks: int
+    images: int | None = None  # that each network was measured on
+    measured_std: float | None = None  # of the networks' accuracies: how much there is to rank
     kendall_tau: float | None = None
+    kendall_tau_interval: Interval | None = None
     spearman: float | None = None
-    mean_error: float | None = None
+    spearman_interval: Interval | None = None
+    pearson: float | None = None
+    pearson_interval: Interval | None = None
+    mean_error: float | None = None  # of |predicted - measured|
+    mean_error_interval: Interval | None = None
+    noise_ceiling: float | None = None  # Kendall tau between two halves of the images, same networks
+    noise_ceiling_spearman: float | None = None
+    ablations: dict[str, RankCorrelation] = {}  # `without_depth`, `without_block`
 
 
 class EstimatorFile(BaseModel):

@@ -72,6 +72,13 @@ class Request:
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="The K best networks, best first.")
+@click.option(
+    "--rerank",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Measure the K best in this supernet, batch norm recalibrated, and order them by that.",
+)
+@click.option("--data", help="For `--rerank`.  [default: what the supernet was trained on]")
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -86,6 +93,8 @@ def command(
     solver: str,
     seed: int,
     top: int | None,
+    rerank: Path | None,
+    data: str | None,
     each: bool,
     frontier: bool,
     thin: int | None,
@@ -100,6 +109,8 @@ def command(
     limits; the message names the limit in the way.
     """  # fmt: skip
     _refuse_contradictions(top, each, frontier, thin, dry_run)
+    if rerank is not None and top is None:
+        raise InputError("`--rerank` orders the networks of `--top K`", hint="like `--top 20 --rerank runs/fashion`")
     request = _read(estimator_path, latency, max_latency_ms, space_name, limits, solver, top, seed)
     if dry_run:
         _dry_run(request, as_json)
@@ -110,6 +121,8 @@ def command(
         document = _each(request)
     else:
         document = _shared(request)
+    if rerank:
+        _rerank(document, rerank, data)
     if out:
         document.save(out)
     _show(document, as_json)
@@ -263,6 +276,23 @@ def _document(
             "seed": request.seed,
         },
     )
+
+
+def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
+    """Order the networks by their measured one-shot accuracy."""
+    from deploynas.cli.supernet_input import open_one_shot
+
+    opened = open_one_shot(supernet, data)
+    document.the_space().require_hash(opened.measure.supernet.space.hash, f"{supernet}: its supernet")
+    with progress_bar("measure") as on_progress:
+        for i, (record, architecture) in enumerate(zip(document.networks, document.architectures(), strict=True)):
+            own = opened.measure.supernet.space.architecture(architecture.choices)
+            right = opened.measure.recalibrated(own, opened.training).right
+            record.measured_accuracy = float(right.mean())
+            record.measured_accuracy_se = float(right.std(ddof=1)) / len(right) ** 0.5
+            on_progress((i + 1) / len(document.networks), f"network {i + 1}")
+    document.networks.sort(key=lambda record: -(record.measured_accuracy or 0.0))
+    document.provenance["reranked_with"] = opened.about
 
 
 def _show(document: SearchFile, as_json: bool) -> None:

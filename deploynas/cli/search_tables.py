@@ -43,16 +43,20 @@ def _show_network(network: NetworkRecord) -> None:
 
 def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
     names = [use.name for use in networks[0].limits]
+    measured = networks[0].measured_accuracy is not None
     rows = [
         [
             i + 1,
+            *([_measured(network)] if measured else []),
             f"{_percent(network.accuracy)} {_standard_error(network)}".strip(),
             *(cost_text(use.predicted) for use in network.limits),
             _depths(network.choices),
         ]
         for i, network in enumerate(networks)
     ]
-    print_table(["#", "accuracy", *names, "blocks"], rows, title=_claim(networks[0]))
+    columns = ["#", *(["measured", "predicted"] if measured else ["accuracy"]), *names, "blocks"]
+    title = f"the {len(networks)} best by prediction, ordered by measurement" if measured else _claim(networks[0])
+    print_table(columns, rows, title=title)
     for i, network in enumerate(networks):
         click.echo(f"{i + 1}: {network.architecture}")
 
@@ -131,12 +135,27 @@ def _say_trust(document: SearchFile) -> None:
     """Predictions are shown with their errors; say so where there are none."""
     validation = document.estimator_validation
     if validation and validation.get("kendall_tau") is not None:
-        say(f"estimator: Kendall tau {validation['kendall_tau']:.2f} on {validation['networks']} unseen networks")
+        say(f"estimator: {_ranking(validation)} on {validation['networks']} unseen networks")
     else:
         say("estimator: not validated; accuracies are for ranking")
     uses = [use for network in document.networks for use in network.limits]
     if any(use.name.startswith("latency") and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")
+
+
+def _ranking(validation: dict[str, Any]) -> str:
+    """Kendall tau with what else was validated; files from elsewhere may have less."""
+    interval, others = validation.get("kendall_tau_interval"), []
+    tau = f"Kendall tau {validation['kendall_tau']:.2f}"
+    if interval:
+        tau += f" ({interval[0]:.2f} to {interval[1]:.2f})"
+    if validation.get("spearman") is not None:
+        others.append(f"Spearman {validation['spearman']:.2f}")
+    if validation.get("mean_error") is not None:
+        others.append(f"mean error {100 * validation['mean_error']:.2f} points")
+    if isinstance(validation.get("noise_ceiling"), float):
+        others.append(f"two halves of the images agree to tau {validation['noise_ceiling']:.2f}")
+    return ", ".join([tau, *others])
 
 
 def _claim(network: NetworkRecord) -> str:
@@ -158,6 +177,12 @@ def _percent(accuracy: float) -> str:
 
 def _standard_error(network: NetworkRecord) -> str:
     return "" if network.accuracy_se is None else f"± {100 * network.accuracy_se:.2f}"
+
+
+def _measured(network: NetworkRecord) -> str:
+    if network.measured_accuracy is None or network.measured_accuracy_se is None:
+        return ""
+    return f"{_percent(network.measured_accuracy)} ± {100 * network.measured_accuracy_se:.2f}"
 
 
 def _error(use: LimitRecord) -> str:

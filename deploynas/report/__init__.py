@@ -1,1 +1,1 @@
-"""Pages for people and documents for CI, made from the JSON that the steps left behind."""
+"""Pages, charts and documents, made from what the other steps left behind."""

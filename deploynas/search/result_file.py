@@ -33,6 +33,8 @@ class NetworkRecord(BaseModel):
     choices: list[list[int]]
     accuracy: float
     accuracy_se: float | None
+    measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank`
+    measured_accuracy_se: float | None = None
     params: int
     macs: int
     size_bytes: int

@@ -2,19 +2,19 @@
 
 Weights are those of the largest configuration: a smaller expansion takes the first channels, a smaller
 kernel the centre, a smaller squeeze-and-excitation the first reduced channels. Scale and shift of the
-normalisations are shared too, but not the statistics, where what is normalised depends on the block's own
-choice: what enters the first does not, what enters the second depends on the kernel, what enters the third
-on the whole configuration.
+normalisations are shared too. Statistics are, unless what is normalised depends on the block's own choice:
+what enters the first normalisation does not, what enters the second depends on the kernel, what enters the
+third on the width and on squeeze-and-excitation (of the kernel, the second has already removed mean and
+scale).
 
 A batch of many paths is computed at once: images without the block leave it out, those with it are sorted
 by kernel, and what an image's own width lacks is masked by the same product that applies its
-squeeze-and-excitation. So a step costs no more than the heaviest network's, and statistics are those of all
-images that take part.
+squeeze-and-excitation. Statistics are those of all images that take part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -99,15 +99,17 @@ class ElasticBlock(nn.Module):
         self.stride, self.residual = any_.stride, any_.residual
         self.activation = ACTIVATIONS[any_.activation]
         self.kernels = sorted({g.kernel for g in geometries})
-        # rows of the statistics: of bn2 by kernel, of bn3 by configuration
+        # rows of the statistics: of bn2 by kernel, of bn3 by width and squeeze-and-excitation
         self.kernel_row = [self.kernels.index(g.kernel) for g in geometries]
+        outputs = [(g.mid_channels, g.se_channels) for g in geometries]
+        self.output_row = [sorted(set(outputs)).index(own) for own in outputs]
         self.conv_pw = nn.Conv2d(any_.in_channels, mid, 1, bias=False)
         self.bn1 = ElasticNorm(1, mid)
         self.conv_dw = nn.Conv2d(mid, mid, self.kernels[-1], groups=mid, bias=False)
         self.bn2 = ElasticNorm(len(self.kernels), mid)
         self.se = ElasticSqueeze(mid, reduced) if reduced else None
         self.conv_pwl = nn.Conv2d(mid, any_.out_channels, 1, bias=False)
-        self.bn3 = ElasticNorm(len(geometries), any_.out_channels)
+        self.bn3 = ElasticNorm(len(set(outputs)), any_.out_channels)
         # a row a configuration: which channels it has, and whether it goes without squeeze-and-excitation
         self.register_buffer("widths", _masks([g.mid_channels for g in geometries], mid), persistent=False)
         self.register_buffer(
@@ -116,24 +118,21 @@ class ElasticBlock(nn.Module):
         self.register_buffer(
             "plain", torch.tensor([[not g.se_channels] for g in geometries]), persistent=False
         )
-        by_kernel = sorted(range(len(geometries)), key=lambda c: self.kernel_row[c])
-        self._by_kernel = by_kernel  # configurations in the order in which a batch is sorted
-        self._place = torch.tensor(
-            [*torch.tensor(by_kernel).argsort().tolist(), INACTIVE]
-        )  # INACTIVE is last
+        self._kernel_rows = torch.tensor([*self.kernel_row, INACTIVE])  # INACTIVE indexes the last one
+        self._output_rows = torch.tensor(self.output_row)
 
     def forward(self, x: Tensor, choice: int | Tensor) -> Tensor:
         """`choice` is one configuration for all images, or one an image, where INACTIVE passes it through."""
         if isinstance(choice, int):
             y = self._one(x, choice)
             return x + y if self.residual else y
-        counts = torch.bincount(choice - INACTIVE, minlength=len(self.geometries) + 1).tolist()
-        order = torch.argsort(self._place[choice], stable=True)[counts[0] :]  # the inactive ones sort first
+        rows = self._kernel_rows[choice]
+        counts = torch.bincount(rows - INACTIVE, minlength=len(self.kernels) + 1).tolist()
+        order = torch.argsort(rows, stable=True)[counts[0] :]  # the inactive ones sort first
         if not len(order):
             return x
-        choice, order = choice[order].to(x.device), order.to(x.device)
         # gathering and scattering touch only the thin ends of the block, never its wide middle
-        y = self._many(_take(x, order), choice, counts[1:])
+        y, order = self._many(_take(x, order.to(x.device)), choice[order], counts[1:], order)
         return _add(x, order, y) if self.residual else _take(y, torch.argsort(order))
 
     def _one(self, x: Tensor, config: int) -> Tensor:
@@ -144,29 +143,29 @@ class ElasticBlock(nn.Module):
         x = self.activation(self.bn2(self._depthwise(x, row), row))
         if self.se is not None and reduced:
             x = x * self.se(x.mean((2, 3)), reduced)[:, :, None, None]
-        return self.bn3(_pointwise(x, self.conv_pwl.weight[:, :mid]), config)
+        return self.bn3(_pointwise(x, self.conv_pwl.weight[:, :mid]), self.output_row[config])
 
-    def _many(self, x: Tensor, choice: Tensor, counts: list[int]) -> Tensor:
-        """The same for images sorted by kernel and configuration: full width, with channels masked."""
+    def _many(self, x: Tensor, choice: Tensor, counts: list[int], order: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for images sorted by kernel, at full width with channels masked; and their new order."""
         x = self.activation(self.bn1(_pointwise(x, self.conv_pw.weight), 0))
-        images = [
-            sum(counts[c] for c, r in enumerate(self.kernel_row) if r == row)
-            for row in range(len(self.kernels))
-        ]
-        pieces = [
+        x = _cat(
             self.activation(self.bn2(self._depthwise(piece, row), row))
-            for row, piece in enumerate(x.split(images))
+            for row, piece in enumerate(x.split(counts))
             if len(piece)
-        ]
-        x = torch.cat(pieces) if len(pieces) > 1 else pieces[0]
-        gates = self.widths[choice]
+        )
+        configs = choice.to(x.device)
+        gates = self.widths[configs]
         if self.se is not None:
-            squeezed = self.se(x.mean((2, 3)) * gates, self.se.conv_reduce.out_channels, self.reduced[choice])
-            gates = torch.where(self.plain[choice], gates, gates * squeezed)
+            squeezed = self.se(
+                x.mean((2, 3)) * gates, self.se.conv_reduce.out_channels, self.reduced[configs]
+            )
+            gates = torch.where(self.plain[configs], gates, gates * squeezed)
         x = _pointwise(x * gates[:, :, None, None], self.conv_pwl.weight)
-        present = [c for c in self._by_kernel if counts[c]]
-        pieces = [self.bn3(p, c) for c, p in zip(present, x.split([counts[c] for c in present]), strict=True)]
-        return torch.cat(pieces)
+        rows = self._output_rows[choice]
+        by_row = torch.argsort(rows, stable=True)
+        pieces = _take(x, by_row.to(x.device)).split(torch.bincount(rows).tolist())
+        y = _cat(self.bn3(piece, row) for row, piece in enumerate(pieces) if len(piece))
+        return y, order[by_row].to(x.device)
 
     def _depthwise(self, x: Tensor, row: int) -> Tensor:
         kernel, mid = self.kernels[row], x.shape[1]
@@ -188,6 +187,12 @@ def _masks(sizes: list[int], largest: int) -> Tensor:
 def _pointwise(x: Tensor, weight: Tensor) -> Tensor:
     """A 1x1 convolution as a matrix product: no kernel has to be prepared for every new number of images."""
     return F.linear(x.permute(0, 2, 3, 1), weight[:, :, 0, 0]).permute(0, 3, 1, 2)
+
+
+def _cat(pieces: Iterable[Tensor]) -> Tensor:
+    """One tensor of all pieces; a single piece is not copied."""
+    first, *others = pieces
+    return torch.cat([first, *others]) if others else first
 
 
 def _take(x: Tensor, images: Tensor) -> Tensor:

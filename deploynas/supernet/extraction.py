@@ -109,7 +109,7 @@ def _block_views(block: ElasticBlock, config: int) -> Iterator[tuple[str, Tensor
     norms = (
         ("bn1", block.bn1, 0, mid),
         ("bn2", block.bn2, block.kernel_row[config], mid),
-        ("bn3", block.bn3, config, geometry.out_channels),
+        ("bn3", block.bn3, block.output_row[config], geometry.out_channels),
     )
     for name, norm, row, width in norms:
         yield f"{name}.weight", norm.weight[:width]

@@ -1,0 +1,155 @@
+"""Ranking quality of estimators against validation passes spent: the paper's Figure 3 on a small task.
+
+    deploynas train --space fashion --data fashion-mini --out runs/fashion
+    python benchmarks/estimator.py --supernet runs/fashion
+
+Every way sees the same supernet, images and unseen networks. Passes are kept in the run folder, so a second
+run, or a longer one, only measures what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from deploynas.accuracy.contributions import grouped
+from deploynas.accuracy.decisions import ESTIMANDS
+from deploynas.accuracy.estimation import Plan, contributions_of, learn
+from deploynas.accuracy.estimator_file import Estimator
+from deploynas.accuracy.samples import SCORES, Pass, Samples, means
+from deploynas.accuracy.validation import kendall, mean_error, noise_ceiling, spearman
+from deploynas.cli.supernet_input import open_one_shot
+from deploynas.report.charts import Line, line_chart
+
+POOLED = (1, 2, 4, 8, 16, 32, 64)
+SINGLE_PATH = (16, 32, 64, 128)
+NETWORKS = (25, 50, 100, 200, 400)
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    way: str
+    estimand: str
+    score: str
+    passes: int
+    kendall_tau: float
+    spearman: float
+    mean_error: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--supernet", type=Path, default=Path("runs/fashion"))
+    parser.add_argument("--unseen", type=int, default=200)
+    parser.add_argument("--name", default="estimator", help="of the files in benchmarks/results")
+    parser.add_argument("--skip-per-decision", action="store_true")
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    opened = open_one_shot(arguments.supernet)
+    samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder())
+    unseen = [samples.get("unseen", i) for i in range(arguments.unseen)]
+    rows = [row(*found, unseen) for found in estimators(samples, arguments.skip_per_decision)]
+    ceiling = noise_ceiling(unseen, np.random.default_rng(0))
+    measured = means(unseen, "accuracy")
+    document = {
+        "supernet": opened.about,
+        "images": samples.measure.images,
+        "unseen_networks": len(unseen),
+        "measured_std": float(measured.std(ddof=1)),
+        "noise_ceiling": ceiling.model_dump(),
+        "seconds": round(time.monotonic() - start, 1),
+        "rows": [asdict(r) for r in rows],
+        "pooled_passes_for_per_decision_tau": pooled_passes_for_per_decision_tau(rows),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{arguments.name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    (RESULTS / f"{arguments.name}.svg").write_text(chart(rows, ceiling.kendall_tau))
+    show(document, rows)
+
+
+def estimators(samples: Samples, skip_per_decision: bool) -> Iterator[tuple[str, str, str, int, Estimator]]:
+    """(way, estimand, score, passes, estimator), every one that is compared."""
+    image = [samples.get("image", i) for i in range(POOLED[-1])]
+    batch = [samples.get("batch", i) for i in range(SINGLE_PATH[-1])]
+    networks = [samples.get("network", i) for i in range(NETWORKS[-1])]
+    for estimand in ESTIMANDS:
+        for score in SCORES:
+            for n in POOLED:
+                plan = Plan(estimand=estimand, score=score)
+                yield "pooled", estimand, score, n, contributions_of(samples, plan, image[:n]).estimator()
+            for n in SINGLE_PATH:
+                plan = Plan(sampling="single-path", estimand=estimand, score=score)
+                yield "single-path", estimand, score, n, contributions_of(samples, plan, batch[:n]).estimator()
+    for n in POOLED:
+        plain = grouped(samples.decisions, image[:n], "accuracy", "projection")
+        yield "pooled, no image effects", "projection", "accuracy", n, plain.estimator()
+    for method in ("separable", "bilinear", "quadratic", "mlp"):
+        for score in SCORES:
+            for n in NETWORKS:
+                learned = learn(samples.decisions, networks[:n], Plan(method=method, score=score))
+                yield f"learned {method}", "", score, n, learned
+    if skip_per_decision:
+        return
+    length = 1 + len(samples.decisions)
+    for estimand in ESTIMANDS:
+        passes = [samples.get(f"decision-{estimand}", i) for i in range(length)]
+        for score in SCORES:
+            plan = Plan(sampling="per-decision", estimand=estimand, score=score)
+            yield "per-decision", estimand, score, length, contributions_of(samples, plan, passes).estimator()
+
+
+def row(way: str, estimand: str, score: str, passes: int, estimator: Estimator, unseen: list[Pass]) -> Row:
+    from deploynas.accuracy.decisions import Decisions
+
+    decisions, measured = Decisions(estimator.space), means(unseen, "accuracy")
+    predicted = np.array([estimator.predict(decisions.architecture_of(p.paths[0])) for p in unseen])
+    tau, rho = kendall(predicted, measured), spearman(predicted, measured)
+    return Row(way, estimand, score, passes, tau or 0.0, rho or 0.0, mean_error(predicted, measured))
+
+
+def pooled_passes_for_per_decision_tau(rows: list[Row]) -> dict[str, int | None]:
+    """For every estimand and score: the fewest passes with which `pooled` ranks at least as well."""
+    found = {}
+    for goal in (r for r in rows if r.way == "per-decision"):
+        same = [r for r in rows if (r.way, r.estimand, r.score) == ("pooled", goal.estimand, goal.score)]
+        enough = [r.passes for r in same if r.kendall_tau >= goal.kendall_tau]
+        found[f"{goal.estimand}, {goal.score}"] = min(enough, default=None)
+    return found
+
+
+def chart(rows: list[Row], ceiling: float | None) -> str:
+    """Accuracy as the score, the projection where there is a choice."""
+    lines = []
+    for way in dict.fromkeys(r.way for r in rows):
+        of_way = [r for r in rows if r.way == way and r.score == "accuracy" and r.estimand in ("", "projection")]
+        lines.append(Line(way, tuple(r.passes for r in of_way), tuple(r.kendall_tau for r in of_way)))
+    level = ("two halves of the images", ceiling) if ceiling is not None else None
+    return line_chart("Ranking of unseen networks", "Kendall tau", "validation passes", lines, level)
+
+
+def show(document: dict, rows: list[Row]) -> None:
+    ceiling = document["noise_ceiling"]
+    print(
+        f"{document['unseen_networks']} unseen networks on {document['images']} images, std of their accuracies "
+        f"{100 * document['measured_std']:.2f} points; two halves of the images agree to tau "
+        f"{ceiling['kendall_tau']:.3f}, Spearman {ceiling['spearman']:.3f}\n"
+    )
+    print("| way | estimand | score | passes | Kendall tau | Spearman | mean error (points) |")
+    print("|---|---|---|---|---|---|---|")
+    for r in rows:
+        numbers = f"{r.passes} | {r.kendall_tau:.3f} | {r.spearman:.3f} | {100 * r.mean_error:.2f}"
+        print(f"| {r.way} | {r.estimand} | {r.score} | {numbers} |")
+    for name, passes in document["pooled_passes_for_per_decision_tau"].items():
+        print(f"\npooled reaches per-decision's tau ({name}) with {passes} passes")
+    print(f"\n{document['seconds']} s")
+
+
+if __name__ == "__main__":
+    main()

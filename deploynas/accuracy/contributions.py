@@ -1,0 +1,204 @@
+"""What every decision is worth, with a standard error, read off validation passes (METHODS: bilinear estimator).
+
+`pooled` fits all contributions to all samples at once, every image with a difficulty of its own. `grouped`
+takes means of whoever made a decision. `per_decision` compares a pass that fixes a decision with one that fixes
+none, as the paper does. Standard errors are those of a new draw of paths *and* of images of the same kind:
+images are the clusters, so what images disagree about counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.accuracy.decisions import Contrasts, Decisions, Estimand
+from deploynas.accuracy.samples import Pass, Score
+
+CHUNK_ENTRIES = 2_000_000  # of the matrix of contrasts that is in memory at once
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """A value and a standard error for the base and, as vectors, for every decision."""
+
+    decisions: Decisions
+    base: float
+    base_se: float
+    values: np.ndarray
+    errors: np.ndarray
+
+    @property
+    def largest_error(self) -> float:
+        return float(self.errors.max())
+
+    def estimator(self) -> BilinearEstimator:
+        depth, block = self.decisions.ragged(self.values)
+        depth_se, block_se = self.decisions.ragged(self.errors)
+        return BilinearEstimator.from_arrays(
+            self.decisions.space,
+            self.base,
+            depth,
+            block,
+            base_se=self.base_se,
+            depth_se=depth_se,
+            block_se=block_se,
+        )
+
+    def in_accuracy(self, accuracy: Contributions) -> Contributions:
+        """These, of the log-likelihood, on the scale of accuracy: the weighted slope of one on the other.
+
+        One number is all that is learned from the noisier contributions of accuracy; its own error, and what an
+        effect on likelihood says about accuracy beyond it, are not in the standard errors.
+        """
+        weights = 1 / np.maximum(accuracy.errors, 1e-12) ** 2
+        spread = float((weights * self.values**2).sum())
+        slope = float((weights * self.values * accuracy.values).sum()) / spread if spread > 0 else 0.0
+        return Contributions(
+            self.decisions, accuracy.base, accuracy.base_se, slope * self.values, abs(slope) * self.errors
+        )
+
+
+def pooled(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
+    """Least squares over all samples of all passes, with a random effect an image (quasi-demeaning).
+
+    Paths are drawn independently of images, so the effect may be random instead of fixed: what images differ
+    in is removed as far as their number of visits allows, and one visit each is no special case.
+    """
+    contrasts = Contrasts(decisions, estimand)
+    paths = np.stack([p.paths for p in passes], axis=1)  # (images, visits, columns)
+    y = np.stack([p.scores.of(score) for p in passes], axis=1)
+    visits, chunk = y.shape[1], max(1, CHUNK_ENTRIES // (y.shape[1] * contrasts.size))
+    total, between = (np.zeros((contrasts.size, contrasts.size)) for _ in range(2))
+    total_y, between_y = np.zeros(contrasts.size), np.zeros(contrasts.size)
+    parts = [slice(i, i + chunk) for i in range(0, len(y), chunk)]
+    for part in parts:
+        x = _visits(contrasts, paths[part])
+        mean, y_mean = x.mean(1), y[part].mean(1)
+        flat = x.reshape(-1, contrasts.size)
+        total += flat.T @ flat
+        total_y += flat.T @ y[part].ravel()
+        between += visits * mean.T @ mean
+        between_y += visits * mean.T @ y_mean
+    plain = _solve(total, total_y)
+    share = _demeaning(contrasts, paths, y, plain, parts)
+    removed = 2 * share - share**2  # sum of (x - share * mean)^2 = total - removed * between
+    inverse = np.linalg.pinv(total - removed * between, hermitian=True)
+    theta = inverse @ (total_y - removed * between_y)
+    meat = np.zeros_like(total)
+    for part in parts:
+        x = _visits(contrasts, paths[part])
+        residual = y[part] - x @ theta
+        x -= share * x.mean(1, keepdims=True)
+        residual = residual - share * residual.mean(1, keepdims=True)
+        images = np.einsum("ivp,iv->ip", x, residual)
+        meat += images.T @ images
+    covariance = inverse @ meat @ inverse * len(y) / max(1, len(y) - 1)
+    combine = contrasts.contributions
+    values = combine @ theta
+    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", combine, covariance, combine), 0))
+    return Contributions(decisions, float(values[0]), float(errors[0]), values[1:], errors[1:])
+
+
+def _visits(contrasts: Contrasts, paths: np.ndarray) -> np.ndarray:
+    images, visits, columns = paths.shape
+    return contrasts.matrix(paths.reshape(-1, columns)).reshape(images, visits, contrasts.size)
+
+
+def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return np.linalg.lstsq(matrix, vector, rcond=None)[0]
+
+
+def _demeaning(
+    contrasts: Contrasts, paths: np.ndarray, y: np.ndarray, theta: np.ndarray, parts: Sequence[slice]
+) -> float:
+    """How much of its mean to take from every image: 0 when images are all alike, towards 1 with many visits."""
+    visits = y.shape[1]
+    if visits == 1:
+        return 0.0
+    residual = np.concatenate([y[part] - _visits(contrasts, paths[part]) @ theta for part in parts])
+    within = float(residual.var(axis=1, ddof=1).mean())
+    of_means = float(residual.mean(axis=1).var())
+    return 0.0 if of_means <= 0 else 1 - min(1.0, within / (visits * of_means)) ** 0.5
+
+
+def grouped(
+    decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand, batch: int = 1
+) -> Contributions:
+    """Means over the samples that made a decision; `batch` images in a row share a path and are one sample.
+
+    A decision that nobody made is worth nothing (or, for `paper`, what its depth is), with the error of a single
+    sample.
+    """
+    starts = np.arange(0, len(passes[0].paths), batch)
+    weights = np.diff([*starts, len(passes[0].paths)]).astype(float)
+    groups = _Groups(
+        np.stack([np.add.reduceat(p.scores.of(score), starts) / weights for p in passes]),
+        np.tile(weights, (len(passes), 1)),
+    )
+    paths = np.stack([p.paths[starts] for p in passes])
+    everyone = np.ones(paths.shape[:2], dtype=bool)
+    values, errors = np.zeros(len(decisions)), np.full(len(decisions), float(groups.y.std()))
+    for column, size in enumerate(decisions.sizes):
+        block = column - len(decisions.space.stages)
+        candidates = reference = everyone
+        if block >= 0:
+            stage, home = decisions.blocks[block][0], decisions.home[block]
+            candidates = paths[:, :, stage] == home if estimand == "paper" else paths[:, :, stage] >= home
+            reference = everyone if estimand == "paper" else candidates
+        for option in range(size):
+            here = candidates & (paths[:, :, column] == option)
+            index = decisions.starts[column] + option
+            if here.sum() > 1:
+                values[index], errors[index] = groups.difference(here, reference)
+            elif block >= 0 and estimand == "paper":
+                values[index] = values[decisions.starts[stage] + home]
+    return Contributions(decisions, groups.mean(everyone), groups.error(groups.influence(everyone)), values, errors)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Samples (pass, batch) with weights; the same batch in all passes is one cluster."""
+
+    y: np.ndarray
+    weights: np.ndarray
+
+    def mean(self, here: np.ndarray) -> float:
+        return float(np.average(self.y, weights=self.weights * here))
+
+    def influence(self, here: np.ndarray) -> np.ndarray:
+        """What every sample adds to the error of a group's mean."""
+        w = self.weights * here
+        return w * (self.y - self.mean(here)) / w.sum()
+
+    def error(self, influence: np.ndarray) -> float:
+        clusters = influence.sum(axis=0)
+        return float((clusters**2).sum() * len(clusters) / max(1, len(clusters) - 1)) ** 0.5
+
+    def difference(self, here: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
+        """Between the means of two groups that share members, and its standard error."""
+        influence = self.influence(here) - self.influence(reference)
+        return self.mean(here) - self.mean(reference), self.error(influence)
+
+
+def per_decision(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
+    """The paper's way: rounds of 1 + len(decisions) passes, the first free, each other with a decision fixed.
+
+    An image is compared with itself, so its own difficulty cancels.
+    """
+    length = 1 + len(decisions)
+    rounds = len(passes) // length
+    y = np.zeros((length, len(passes[0].scores.right)))
+    for i, p in enumerate(passes[: rounds * length]):
+        y[i % length] += p.scores.of(score) / rounds
+    values, errors = np.zeros(len(decisions)), np.zeros(len(decisions))
+    for column, size in enumerate(decisions.sizes):
+        rows = slice(1 + decisions.starts[column], 1 + decisions.starts[column] + size)
+        is_block = column >= len(decisions.space.stages)
+        reference = y[rows].mean(0) if is_block and estimand == "projection" else y[0]
+        difference = y[rows] - reference
+        values[rows.start - 1 : rows.stop - 1] = difference.mean(1)
+        errors[rows.start - 1 : rows.stop - 1] = difference.std(1, ddof=1) / y.shape[1] ** 0.5
+    return Contributions(decisions, float(y[0].mean()), float(y[0].std(ddof=1)) / y.shape[1] ** 0.5, values, errors)

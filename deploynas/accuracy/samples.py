@@ -1,0 +1,142 @@
+"""What was measured: validation passes, each with the paths that its images took and how they scored.
+
+A pass is one visit of every validation image. Passes are drawn from seeds of their own and kept, each a file,
+so that a run continues where it stopped, and asking for more passes refines instead of repeating. Every
+estimator reads the same passes; none needs to know a network.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from deploynas.accuracy.decisions import Decisions, Estimand
+from deploynas.errors import InputError
+from deploynas.files import write_bytes
+
+Score = Literal["accuracy", "log-likelihood"]
+SCORES: tuple[Score, ...] = ("accuracy", "log-likelihood")
+# how a pass is drawn, with the number that keeps the seeds of the kinds apart: an image's own path, a path a
+# batch, one network for all images, or one decision fixed for all and the rest free
+KINDS = {"image": 1, "batch": 2, "network": 3, "unseen": 4, "decision-paper": 5, "decision-projection": 6}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of every image: was the prediction right, and the log-likelihood of the right class."""
+
+    right: np.ndarray  # bool
+    log_likelihood: np.ndarray  # float32
+
+    def of(self, score: Score) -> np.ndarray:
+        return (self.right if score == "accuracy" else self.log_likelihood).astype(float)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """`paths` has a row an image, or a single row when all images took the same path."""
+
+    paths: np.ndarray
+    scores: Scores
+
+    def mean(self, score: Score) -> float:
+        return float(self.scores.of(score).mean())
+
+
+class Measure(Protocol):
+    """Something that knows how images fare along paths: a supernet with data, or a stand-in in a test."""
+
+    @property
+    def images(self) -> int: ...
+
+    def __call__(self, paths: np.ndarray) -> Scores:
+        """`paths` has a row an image, or a single row for all."""
+
+
+class Samples:
+    """The passes of one supernet on one validation set, measured when they are first asked for.
+
+    `folder` keeps them between runs; None keeps them in memory.
+    """
+
+    def __init__(self, decisions: Decisions, measure: Measure, folder: Path | None = None, seed: int = 0) -> None:
+        self.decisions, self.measure, self.folder, self.seed = decisions, measure, folder, seed
+        self.batch = 100  # images that share a path in a pass of kind `batch`
+        self._known: dict[tuple[str, int], Pass] = {}
+
+    def get(self, kind: str, number: int) -> Pass:
+        """Pass `number` of a kind: remembered, read, or measured now."""
+        if (kind, number) not in self._known:
+            self._known[kind, number] = self._read(kind, number) or self._measure(kind, number)
+        return self._known[kind, number]
+
+    def has(self, kind: str, number: int) -> bool:
+        return (kind, number) in self._known or (self.folder is not None and self._path(kind, number).exists())
+
+    def _measure(self, kind: str, number: int) -> Pass:
+        paths = self.draw(kind, number)
+        result = Pass(paths, self.measure(paths))
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            content = io.BytesIO()
+            np.savez_compressed(
+                content, paths=paths, right=result.scores.right, log_likelihood=result.scores.log_likelihood
+            )
+            write_bytes(self._path(kind, number), content.getvalue())
+        return result
+
+    def draw(self, kind: str, number: int) -> np.ndarray:
+        """The paths of a pass: the same whenever it is asked for."""
+        rng = np.random.default_rng((self.seed, KINDS[kind], number))
+        images, decisions = self.measure.images, self.decisions
+        if kind in ("network", "unseen"):
+            return decisions.draw(1, rng)
+        if kind == "batch":
+            return np.repeat(decisions.draw(-(-images // self.batch), rng), self.batch, axis=0)[:images]
+        paths = decisions.draw(images, rng)
+        if kind != "image":
+            estimand: Estimand = "paper" if kind == "decision-paper" else "projection"
+            _fix(decisions, paths, number % (1 + len(decisions)), estimand, rng)
+        return paths
+
+    def _read(self, kind: str, number: int) -> Pass | None:
+        if self.folder is None or not self._path(kind, number).exists():
+            return None
+        path = self._path(kind, number)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                scores = Scores(file["right"].astype(bool), file["log_likelihood"])
+                found = Pass(file["paths"], scores)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not a complete file of samples", hint="delete it to measure again") from error
+        if len(found.scores.right) != self.measure.images or found.paths.shape[1] != self.decisions.columns:
+            raise InputError(f"{path}: samples of other images or another space", hint="delete it to measure again")
+        return found
+
+    def _path(self, kind: str, number: int) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{kind}-{self.seed}-{number:05d}.npz"
+
+
+def _fix(decisions: Decisions, paths: np.ndarray, which: int, estimand: Estimand, rng: np.random.Generator) -> None:
+    """Condition paths on decision `which - 1`; 0 leaves them free."""
+    if which == 0:
+        return
+    column = int(np.searchsorted(decisions.starts, which - 1, side="right")) - 1
+    paths[:, column] = which - 1 - decisions.starts[column]
+    block = column - len(decisions.space.stages)
+    if block < 0:
+        return
+    stage, home = decisions.blocks[block][0], decisions.home[block]
+    deepest = home + 1 if estimand == "paper" else decisions.sizes[stage]
+    paths[:, stage] = rng.integers(home, deepest, size=len(paths))
+
+
+def means(passes: Sequence[Pass], score: Score) -> np.ndarray:
+    return np.array([p.mean(score) for p in passes])

@@ -1,0 +1,121 @@
+"""Learned forms recover what was planted, and hand themselves to the search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import deploynas as dn
+from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.errors import InputError
+
+SPACE = dn.Space.load("fashion")
+
+
+def planted(seed: int = 0) -> dn.BilinearEstimator:
+    rng = np.random.default_rng(seed)
+    depth = [rng.normal(scale=0.02, size=len(s.depths)) for s in SPACE.stages]
+    block = [rng.normal(scale=0.02, size=(s.max_depth, len(s.configs))) for s in SPACE.stages]
+    return dn.BilinearEstimator.from_arrays(SPACE, 0.8, depth, block)
+
+
+def networks(n: int, seed: int = 1) -> list[dn.Architecture]:
+    rng = np.random.default_rng(seed)
+    return [SPACE.sample(rng) for _ in range(n)]
+
+
+def test_planted_contributions_are_recovered_exactly():
+    truth, seen = planted(), networks(800)
+    found = dn.fit_bilinear(SPACE, seen, [truth.predict(a) for a in seen])
+    for architecture in networks(50, seed=2):
+        assert found.predict(architecture) == pytest.approx(truth.predict(architecture), abs=1e-9)
+
+
+def test_contributions_are_reported_as_deviations():
+    truth, seen = planted(), networks(800)
+    found = dn.fit_bilinear(SPACE, seen, [truth.predict(a) for a in seen])
+    assert all(abs(sum(row)) < 1e-9 for row in found.depth)
+    assert all(abs(sum(row)) < 1e-9 for stage in found.block for row in stage)
+    # so the base is the mean over networks drawn uniformly
+    drawn = [truth.predict(a) for a in networks(4000, seed=3)]
+    assert found.base == pytest.approx(np.mean(drawn), abs=5 * np.std(drawn) / 4000**0.5)
+
+
+def test_its_standard_errors_cover_the_truth():
+    truth, noise = planted(), 0.01
+    exact = dn.fit_bilinear(SPACE, networks(800), [truth.predict(a) for a in networks(800)])
+    inside = []
+    for seed in range(20):
+        seen, rng = networks(600, seed=seed + 10), np.random.default_rng(seed)
+        y = [truth.predict(a) + rng.normal(scale=noise) for a in seen]
+        found = dn.fit_bilinear(SPACE, seen, y, seed=seed)
+        for s, stage in enumerate(found.block):
+            for b, row in enumerate(stage):
+                off = np.abs(np.array(row) - exact.block[s][b])
+                inside.append(off < 1.96 * np.array(found.errors.block[s][b]))
+    # a truncated rank leaves out directions that carry little, so coverage may be a little short of 95 %
+    assert 0.9 < np.mean(inside) < 0.99
+
+
+def test_the_separable_fit_feeds_the_exact_frontier():
+    truth, seen = planted(), networks(300)
+    found = dn.fit_bilinear(SPACE, seen, [truth.predict(a) for a in seen])
+    rng = np.random.default_rng(0)
+    table = dn.LatencyTable.from_arrays(SPACE, 0.1, [rng.random((s.max_depth, len(s.configs))) for s in SPACE.stages])
+    front = dn.frontier(SPACE, found, table)
+    assert front[-1].accuracy == pytest.approx(max(found.predict(point.architecture) for point in front))
+
+
+def test_pairs_across_stages_are_learned():
+    rng = np.random.default_rng(0)
+    size = encoding_size(SPACE)
+    alphas = sum(s.max_depth * len(s.configs) for s in SPACE.stages)
+    pairs = np.zeros((size, size))
+    pairs[:alphas, alphas:] = rng.normal(scale=0.01, size=(alphas, size - alphas))
+    truth = QuadraticEstimator.from_arrays(SPACE, 0.5, rng.normal(scale=0.01, size=size), pairs)
+    seen, unseen = networks(1500), networks(100, seed=2)
+    y = [truth.predict(a) for a in seen]
+    wanted = np.array([truth.predict(a) for a in unseen])
+    bilinear = dn.fit_bilinear(SPACE, seen, y, couple_stages=True)
+    separable = dn.fit_bilinear(SPACE, seen, y)
+    errors = [np.abs([f.predict(a) for a in unseen] - wanted).mean() for f in (bilinear, separable)]
+    assert errors[0] < 1e-6 < errors[1]
+
+
+def test_the_quadratic_fit_contains_the_bilinear_one_and_keeps_an_honest_error():
+    truth, seen, unseen = planted(), networks(1200), networks(200, seed=2)
+    rng = np.random.default_rng(0)
+    y = np.array([truth.predict(a) for a in seen]) + rng.normal(scale=0.01, size=len(seen))
+    found = dn.fit_quadratic(SPACE, seen, y)
+    off = np.array([found.predict(a) - truth.predict(a) for a in unseen])
+    assert np.corrcoef([found.predict(a) for a in unseen], [truth.predict(a) for a in unseen])[0, 1] > 0.9
+    # held-out error: of the prediction and of the measurement together
+    assert found.residual_se == pytest.approx((off.std() ** 2 + 0.01**2) ** 0.5, rel=0.25)
+
+
+def test_constant_accuracies_are_a_constant_estimator():
+    found = dn.fit_bilinear(SPACE, networks(20), [0.7] * 20)
+    assert found.predict(SPACE.heaviest()) == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("fit", [dn.fit_bilinear, dn.fit_quadratic, dn.fit_mlp])
+def test_what_cannot_be_fitted_is_refused(fit):
+    with pytest.raises(InputError, match="at least 10"):
+        fit(SPACE, networks(5), [0.5] * 5)
+    with pytest.raises(InputError):
+        fit(SPACE, networks(20), [0.5] * 19)
+    with pytest.raises(InputError, match="finite"):
+        fit(SPACE, networks(20), [float("nan")] * 20)
+
+
+def test_the_perceptron_is_searched_by_evolution():
+    truth, seen = planted(), networks(400)
+    found = dn.fit_mlp(SPACE, seen, [truth.predict(a) for a in seen])
+    rng = np.random.default_rng(0)
+    table = dn.LatencyTable.from_arrays(SPACE, 0.1, [rng.random((s.max_depth, len(s.configs))) for s in SPACE.stages])
+    from deploynas.search.evolution import Evolution
+    from deploynas.search.problem import Limit, Problem
+
+    (best,) = Evolution(generations=3).solve(Problem.of(SPACE, found, [Limit(table, 3.0)]))
+    assert table.predict(best.architecture) <= 3.0
+    assert best.accuracy == pytest.approx(found.predict(best.architecture))

@@ -1,0 +1,139 @@
+"""estimate, explain and search --rerank as a user types them, on a small untrained supernet and real images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner, Result
+
+from deploynas.cli import group
+from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.table import LatencyTable
+from deploynas.space import Space
+from deploynas.supernet.network import Supernet
+from deploynas.training.data import load_data
+
+SPACE = """
+name: small
+input: {channels: 1, height: 28, width: 28}
+classes: 10
+stem: {out: 8, stride: 2, activation: relu}
+stages:
+  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0, 0.25]}
+  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
+head: {features: 16, activation: hard_swish}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "small.yaml").write_text(SPACE)
+    space = Space.load(folder / "small.yaml")
+    torch.manual_seed(0)
+    about = {"data": load_data("fashion-mini", space).describe()}
+    Supernet(space).save(folder / "w_star.safetensors", about)
+    return folder
+
+
+def call(*arguments: object) -> Result:
+    result = CliRunner().invoke(group, [str(a) for a in arguments], catch_exceptions=True)
+    if isinstance(result.exception, DeployNASError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def estimated(run: Path) -> Path:
+    call("estimate", "--supernet", run, "--passes", 3, "--validate", 12, "--out", run / "e.json")
+    return run / "e.json"
+
+
+def test_estimate_writes_a_validated_estimator_and_keeps_its_passes(run, estimated):
+    data = json.loads(estimated.read_text())
+    assert data["provenance"]["passes"] == 3 and data["provenance"]["supernet"]["data"] == "fashion-mini"
+    assert data["validation"]["networks"] == 12 and data["validation"]["images"] == 2000
+    (folder,) = (run / "samples").iterdir()
+    assert len(list(folder.glob("image-*.npz"))) == 3 and len(list(folder.glob("unseen-*.npz"))) == 12
+
+
+def test_the_same_command_measures_nothing_again(run, estimated, monkeypatch):
+    from deploynas.accuracy.oneshot import OneShot
+
+    def refuse(self, paths):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(OneShot, "__call__", refuse)
+    call("estimate", "--supernet", run / "w_star.safetensors", "--passes", 3, "--validate", 12, "--out", run / "f.json")
+    first, second = (json.loads(path.read_text()) for path in (estimated, run / "f.json"))
+    assert first["block"] == second["block"]
+
+
+@pytest.mark.parametrize("method", ["separable", "bilinear", "quadratic", "mlp"])
+def test_learned_methods_share_the_passes(run, method, tmp_path):
+    out = tmp_path / "e.json"
+    result = call("estimate", "--supernet", run, "--method", method, "--passes", 20, "--validate", 0, "--out", out,
+                  "--json")  # fmt: skip
+    assert json.loads(result.stdout)["method"] == method
+    assert json.loads(out.read_text())["kind"] == {"separable": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
+
+
+def test_a_path_an_image_scores_as_the_network_of_that_path(run):
+    """A pass in which all images take one path, either way of running it."""
+    from deploynas.cli.supernet_input import open_one_shot
+
+    measure = open_one_shot(run).measure
+    path = measure.decisions.draw(1, np.random.default_rng(0))
+    one, many = measure(path), measure(np.repeat(path, measure.images, axis=0))
+    assert np.abs(one.log_likelihood - many.log_likelihood).max() < 1e-3
+    assert (one.right == many.right).mean() > 0.999
+
+
+def test_other_images_than_the_supernet_knows_are_refused(run, tmp_path):
+    for name in ("w_star.safetensors", "w_star.json"):
+        (tmp_path / name).write_bytes((run / name).read_bytes())
+    file = json.loads((tmp_path / "w_star.json").read_text())
+    file["about"]["data"]["split_hash"] = "0" * 16
+    (tmp_path / "w_star.json").write_text(json.dumps(file))
+    with pytest.raises(InputError, match="not split as when"):
+        call("estimate", "--supernet", tmp_path, "--passes", 1, "--validate", 0)
+
+
+def test_explain_shows_every_choice_with_its_cost(estimated, tmp_path):
+    space = Space.load(estimated.parent / "small.yaml")
+    block_ms = [np.full((s.max_depth, len(s.configs)), 0.25) for s in space.stages]
+    LatencyTable.from_arrays(space, 0.1, block_ms).save(tmp_path / "t.json")
+    result = call("explain", estimated, "--latency", tmp_path / "t.json", "--json", "--html", tmp_path / "e.html")
+    document = json.loads(result.stdout)
+    deeper = next(i for i in document["insights"] if i["aspect"] == "depth")
+    assert deeper["cost_ms"] == 0.25 and deeper["gain_per_ms"] == pytest.approx(deeper["gain"] / 0.25)
+    page = (tmp_path / "e.html").read_text()
+    assert page.count("<svg") == 2 * (1 + 2 + 2)  # depth, expansion, se by stage and by block, each with latency
+    assert "± " in call("explain", estimated).stdout
+
+
+def test_explain_refuses_what_has_no_contributions(run, tmp_path):
+    call("estimate", "--supernet", run, "--method", "quadratic", "--passes", 20, "--validate", 0, "--out",
+         tmp_path / "q.json")  # fmt: skip
+    with pytest.raises(InputError, match="no contributions"):
+        call("explain", tmp_path / "q.json")
+
+
+def test_search_reranks_by_measured_accuracy(run, estimated, tmp_path):
+    options = ["--estimator", estimated, "--max-params", 1e6, "--top", 4, "--out", tmp_path / "found.json"]
+    call("search", *options, "--rerank", run)
+    networks = json.loads((tmp_path / "found.json").read_text())["networks"]
+    measured = [network["measured_accuracy"] for network in networks]
+    assert len(networks) == 4 and measured == sorted(measured, reverse=True)
+    with pytest.raises(InputError, match="--top K"):
+        call("search", "--estimator", estimated, "--max-params", 1e6, "--rerank", run)
+
+
+def test_search_says_how_far_to_trust_the_estimator(estimated):
+    result = call("search", "--estimator", estimated, "--max-params", 1e6)
+    assert "unseen networks" in result.stderr or "not validated" in result.stderr
