@@ -34,6 +34,7 @@ ONLY_IN = {
     "click": {"cli"},
     "rich": {"cli"},
 }
+LIGHT = ["profile", "bench", "check", "search", "estimate", "explain", "devices"]
 SHIPPING = ["finetune", "export", "report", "run"]
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem[0] != "_")
 
@@ -91,7 +92,7 @@ def test_every_part_is_installed() -> None:
     assert folders <= listed
 
 
-@pytest.mark.parametrize("name", ["", "profile", "bench", "check", "search", "estimate", "explain", "devices"] + SHIPPING)
+@pytest.mark.parametrize("name", ["", *LIGHT, *SHIPPING])
 def test_help_imports_nothing_heavy(name: str) -> None:
     command = [name] if name else []
     script = (

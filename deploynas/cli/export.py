@@ -47,9 +47,6 @@ bundle_options = [
         show_default=True,
         help="Networks to try at most until one is within the budget.",
     ),
-    click.option(
-        "--explain", "decisions", type=click.Path(path_type=Path), help="What `explain` wrote, for the report."
-    ),
 ]
 
 
@@ -70,7 +67,6 @@ def wishes_of(options: dict[str, Any], int8: bool) -> Wishes:
         opset=options["opset"],
         triton=options["triton"],
         rounds=options["rounds"],
-        decisions=options["decisions"],
     )
 
 

@@ -11,7 +11,7 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.export import predict
 from deploynas.export.budget import Attempt, within_budget
-from deploynas.export.bundle import staged, write_manifest
+from deploynas.export.bundle import MANIFEST, check_manifest, staged, write_manifest
 from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, Int8File, fp32_file, int8_file
@@ -28,6 +28,7 @@ from deploynas.report.markdown import markdown
 from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.evidence import Evidence, report_document
 from deploynas.shipping.images import calibration_part, open_batches, preprocessing, stream
+from deploynas.shipping.sources import KnownTable, Sources
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.training.batches import Batches
 
@@ -45,7 +46,6 @@ class Wishes:
     rounds: int = 3
     runs: int = 300  # timed inferences a file
     frontier_points: int = 5  # networks of the frontier that are measured for the report
-    decisions: Path | None = None  # what `explain` wrote
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,23 @@ def deliver(
         else:
             within_budget(budget_ms, attempt, wishes.rounds)
         on_progress(0.85, "measuring networks of the frontier")
-        evidence = Evidence(candidates, budget_ms, tuple(rounds), batches, wishes.frontier_points, wishes.decisions)
+        evidence = Evidence(candidates, budget_ms, tuple(rounds), batches, wishes.frontier_points)
         report = report_document(evidence)
         on_progress(0.97, "writing")
         _fill(stage, rounds[-1].what, report, device, batches, wishes.triton)
         lineage = candidates.sources.lineage(rounds[-1].what.network, candidates.table)
         write_manifest(stage, lineage, {"device": device.describe(), "data": batches.data.describe()})
     return Delivery(out, report)
+
+
+def delivered(folder: Path, sources: Sources, table: KnownTable, budget_ms: float) -> ReportFile | None:
+    """The report of a bundle that was made from the same files for the same budget; None if there is none."""
+    if not (folder / MANIFEST).exists():
+        return None
+    manifest, report = check_manifest(folder), ReportFile.load(folder)
+    wanted = sources.lineage(Path(), table)
+    same = all(manifest.lineage.get(name) == wanted[name] for name in ("table", "estimator", "supernet"))
+    return report if same and report.budget_ms == budget_ms else None
 
 
 def _architecture(made: Exported, candidates: Candidates) -> Any:

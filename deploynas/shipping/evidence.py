@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import Estimator, load_estimator
+from deploynas.accuracy.insights import insights_of
 from deploynas.costs import Costs, part_costs
 from deploynas.export.budget import Attempt
 from deploynas.files import now
@@ -24,6 +25,7 @@ from deploynas.report.document import (
 )
 from deploynas.search.frontier import Frontier, frontier
 from deploynas.shipping.candidates import Candidates
+from deploynas.shipping.sources import KnownTable
 from deploynas.space import Architecture, Block, Head, Part, Separable, Space, Stem
 from deploynas.supernet.checkpoint import load_supernet
 from deploynas.training.batches import Batches
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from deploynas.shipping.delivery import Exported
 
 FRONTIER_POINTS = 60
+DECISIONS = 16  # that a report shows
 GOOD_PREDICTION = 0.05  # what the prediction of a shipped network should be within
 
 
@@ -43,7 +46,6 @@ class Evidence:
     rounds: tuple[Attempt[Exported], ...]
     batches: Batches
     frontier_points: int
-    decisions: Path | None
 
     @property
     def shipped(self) -> Exported:
@@ -61,7 +63,7 @@ def report_document(evidence: Evidence) -> ReportFile:
     about, costs = shipped.checkpoint.about, Costs.of(space, architecture)
     estimator = load_estimator(candidates.sources.estimator) if candidates.sources.estimator else None
     bench = shipped.benches[device.precision]
-    points = frontier(space, estimator, table.table) if estimator and table and _separable(estimator) else None
+    points = frontier(space, estimator, table.table) if table and isinstance(estimator, BilinearEstimator) else None
     lineage = candidates.sources.lineage(shipped.network, table)
     report = ReportFile(
         title=f"{space.name} on {device.name}",
@@ -92,19 +94,12 @@ def report_document(evidence: Evidence) -> ReportFile:
         rounds=_rounds(evidence),
         verification=asdict(shipped.fp32.verification),
         calibration=_calibration(shipped),
-        decisions=_decisions(evidence.decisions),
+        decisions=_decisions(estimator, table),
         estimator_validation=estimator.validation.model_dump() if estimator and estimator.validation else None,
         lineage={name: found.model_dump() if found else None for name, found in lineage.items()},
         versions=versions(),
     )
     return report.model_copy(update={"warnings": _warnings(report, bench.provenance)})
-
-
-def _separable(estimator: Estimator) -> bool:
-    """The frontier is exact for estimators without terms across stages; the others have no frontier to show."""
-    from deploynas.accuracy.bilinear import BilinearEstimator
-
-    return isinstance(estimator, BilinearEstimator)
 
 
 def _files(shipped: Exported) -> list[ShippedFile]:
@@ -258,8 +253,21 @@ def _calibration(shipped: Exported) -> dict[str, Any] | None:
     }
 
 
-def _decisions(path: Path | None) -> list[Decision]:
-    return []
+def _decisions(estimator: Estimator | None, table: KnownTable | None) -> list[Decision]:
+    """What depth, expansion, kernel and squeeze-and-excitation of each stage were worth, the largest first."""
+    if not isinstance(estimator, BilinearEstimator):
+        return []
+    found = insights_of(estimator, table.table.block_ms if table else None)
+    stages = [insight for insight in found if insight.place.startswith("stage")]
+    return [
+        Decision(
+            name=f"{insight.place}, {insight.aspect} {insight.change}",
+            accuracy=insight.gain,
+            accuracy_se=insight.gain_se,
+            latency_ms=insight.cost_ms,
+        )
+        for insight in sorted(stages, key=lambda insight: -abs(insight.gain))[:DECISIONS]
+    ]
 
 
 def _warnings(report: ReportFile, provenance: dict[str, Any]) -> list[str]:
