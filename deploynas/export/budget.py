@@ -1,7 +1,7 @@
 """The budget is a promise about the device: measure whole, tighten by what was observed, try again (DESIGN 5).
 
 A network measured at m ms against a budget of T ms was asked for at most t ms of the table's. The table is off by about
-the same ratio for the next network, so that one is asked for t * T / m.
+the same ratio for the next network, so that one is asked for a little less than t * T / m.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from deploynas.errors import GateError
 
 What = TypeVar("What")
-MIN_TIGHTENING = 0.995  # a miss by a hair still has to move the target, or the same network comes back
+SAFETY = 0.995  # a miss by a hair still has to move the target, or the same network comes back
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def within_budget(
             return tuple(attempts)
         # the solver may have left some of the target unused: what it used is what has to shrink
         used = min(target, made.predicted_ms) if made.predicted_ms else target
-        target = used * min(MIN_TIGHTENING, budget_ms / made.measured_ms)
+        target = used * SAFETY * budget_ms / made.measured_ms
     raise _missed(budget_ms, attempts, "")
 
 
