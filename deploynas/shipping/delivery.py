@@ -11,7 +11,7 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.export import predict
 from deploynas.export.budget import Attempt, within_budget
-from deploynas.export.bundle import MANIFEST, check_manifest, staged, write_manifest
+from deploynas.export.bundle import MANIFEST, Origin, check_manifest, staged, write_manifest
 from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, Int8File, fp32_file, int8_file
@@ -107,9 +107,15 @@ def delivered(folder: Path, sources: Sources, table: KnownTable, budget_ms: floa
     if not (folder / MANIFEST).exists():
         return None
     manifest, report = check_manifest(folder), ReportFile.load(folder)
-    wanted = sources.lineage(Path(), table)
-    same = all(manifest.lineage.get(name) == wanted[name] for name in ("table", "estimator", "supernet"))
+    wanted = sources.lineage(None, table)
+    same = all(
+        _sha256(manifest.lineage.get(name)) == _sha256(wanted[name]) for name in ("table", "estimator", "supernet")
+    )
     return report if same and report.budget_ms == budget_ms else None
+
+
+def _sha256(found: Origin | None) -> str | None:
+    return found.sha256 if found else None
 
 
 def _architecture(made: Exported, candidates: Candidates) -> Any:

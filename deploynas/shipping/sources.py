@@ -78,14 +78,14 @@ class Sources:
                 return KnownTable(beside, table, None)
         return None
 
-    def lineage(self, network: Path, table: KnownTable | None) -> dict[str, Origin | None]:
+    def lineage(self, network: Path | None, table: KnownTable | None) -> dict[str, Origin | None]:
         weights = self.supernet.with_suffix(".safetensors") if self.supernet else None
         return {
             "table": origin(table.path if table else None),
             "estimator": origin(self.estimator),
             "search": origin(self.search),
             "supernet": origin(weights),
-            "network": origin(network.with_suffix(".safetensors")),
+            "network": origin(network.with_suffix(".safetensors") if network else None),
         }
 
 
