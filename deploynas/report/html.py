@@ -137,7 +137,7 @@ def _frontier(report: ReportFile) -> str:
         trust = f" The estimator ranks {networks} unseen networks with a Kendall tau of {tau:.2f}."
     note = (
         "Every hollow point is the most accurate network for its latency, by estimator and table; filled ones were "
-        "measured. Fine-tuning lifts the shipped network above the supernet's accuracies." + trust
+        "measured. The shipped network was fine-tuned, the others were not." + trust
     )
     return section("Accuracy and latency", f"<figure>{plot.svg()}{_legend(legend)}</figure>", note=escape(note))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 760, 400
@@ -59,7 +59,7 @@ class Plot:
     line: Sequence[tuple[float, float]] = ()
     vertical: tuple[float, str] | None = None  # a budget
     diagonal: bool = False  # where predicted equals measured
-    band: float | None = field(default=None)  # a relative error around the diagonal
+    band: float | None = None  # a relative error around the diagonal
 
     def svg(self) -> str:
         body = [*self._grid(), *self._lines(), *(self._mark(mark) for mark in self.marks)]
@@ -102,12 +102,11 @@ class Plot:
         if self.diagonal:
             low, high = max(self.x.low, self.y.low), min(self.x.high, self.y.high)
             if self.band:
-                above, below = (
-                    [(self._x(v), min(max(self._y(v * f), TOP), HEIGHT - BOTTOM)) for v in (low, high)]
-                    for f in (1 + self.band, 1 - self.band)
-                )
-                points = " ".join(f"{x},{y}" for x, y in [*above, *reversed(below)])
-                parts.append(f'<polygon class="band" points="{points}"/>')
+                corners = [(low, 1 + self.band), (high, 1 + self.band), (high, 1 - self.band), (low, 1 - self.band)]
+                points = " ".join(f"{self._x(v)},{self._y(v * factor)}" for v, factor in corners)
+                box = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
+                parts.append(f'<clipPath id="{self.name}-inside"><rect {box}/></clipPath>')
+                parts.append(f'<polygon class="band" clip-path="url(#{self.name}-inside)" points="{points}"/>')
             parts.append(
                 f'<line class="diagonal" x1="{self._x(low)}" y1="{self._y(low)}" '
                 f'x2="{self._x(high)}" y2="{self._y(high)}"/>'
