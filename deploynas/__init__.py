@@ -29,6 +29,7 @@ _HOMES = {
     "Limit": "deploynas.search.problem",
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
+    "finetune": "deploynas.training.finetune",
     "DeployNASError": "deploynas.errors",
 }
 _MODULES = ("graph",)

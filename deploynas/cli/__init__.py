@@ -14,7 +14,20 @@ import click
 from deploynas import __version__
 from deploynas.errors import DeployNASError
 
-COMMANDS = ("devices", "profile", "bench", "check", "train", "estimate", "explain", "search")
+COMMANDS = (
+    "devices",
+    "profile",
+    "bench",
+    "check",
+    "train",
+    "estimate",
+    "explain",
+    "search",
+    "finetune",
+    "export",
+    "report",
+    "run",
+)
 
 
 class _Commands(click.Group):

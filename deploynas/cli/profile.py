@@ -32,7 +32,7 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
     device, space = Device.load(device_name), Space.load(space_name)
     path = out or Path("profiles") / f"{device.name}.{space.name}.json"
     if path.exists() and not force:
-        table = _existing(path, device.hash, space.hash)
+        table = existing(path, device.hash, space.hash)
         say(f"{path} is there already; `--force` measures again")
     else:
         journal = path.with_suffix(".partial.jsonl")
@@ -48,7 +48,7 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
     say(f"next: `deploynas search --latency {path} --estimator ESTIMATOR.json --max-latency-ms 10`")
 
 
-def _existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:
+def existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:
     from deploynas.errors import InputError
     from deploynas.latency.hardware import hardware
     from deploynas.latency.table import LatencyTable

@@ -27,13 +27,15 @@ def network(
     *,
     precision: str = "fp32",
     ranges: Ranges | None = None,
+    per_channel: bool = True,
     opset: int = OPSET,
     metadata: Mapping[str, str] | None = None,
 ) -> onnx.ModelProto:
     """A whole network; `batch=None` leaves the batch to the caller of the model.
 
     `weights` maps the names of `weight_shapes` to arrays with batch norm folded; without it they are random.
-    `precision="int8"` writes a quantised graph; `ranges` then maps tensor names to (low, high).
+    `precision="int8"` writes a quantised graph; `ranges` then maps tensor names to (low, high), and weights
+    have a scale an output channel or, with `per_channel=False`, one a tensor.
     """
     metadata = {
         "space": space.name,
@@ -41,7 +43,7 @@ def network(
         "architecture": to_text(architecture),
         **(metadata or {}),
     }
-    return _model(space.parts(architecture), weights, batch, precision, ranges, opset, metadata)
+    return _model(space.parts(architecture), weights, batch, precision, ranges, opset, metadata, per_channel)
 
 
 def block(
@@ -90,6 +92,7 @@ def _model(
     ranges: Ranges | None,
     opset: int,
     metadata: Mapping[str, str],
+    per_channel: bool = True,
 ) -> onnx.ModelProto:
     if batch is not None and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
@@ -98,7 +101,7 @@ def _model(
     if precision not in PRECISIONS:
         raise InputError(f"no precision `{precision}`", hint=f"one of {', '.join(PRECISIONS)}")
     source = _random_weights if weights is None else _given_weights(weights)
-    writer = GraphWriter(source) if precision == "fp32" else QuantizedWriter(source, ranges)
+    writer = GraphWriter(source) if precision == "fp32" else QuantizedWriter(source, ranges, per_channel)
     x, y = _write(writer, parts)
     return writer.model(x, y, batch, opset, metadata)
 

@@ -29,9 +29,10 @@ class QuantizedWriter(GraphWriter):
     `ranges` maps the name of every activation (as in the fp32 graph) to its (low, high); None for plausible ones.
     """
 
-    def __init__(self, weights: Weights, ranges: Ranges | None = None) -> None:
+    def __init__(self, weights: Weights, ranges: Ranges | None = None, per_channel: bool = True) -> None:
         super().__init__(weights)
         self.ranges = ranges
+        self.per_channel = per_channel  # weights: a scale an output channel, or the same one for all
         self._scales: dict[str, float] = {}  # of each value, by the name it is read under
         self._read_names: set[str] = set()
 
@@ -127,6 +128,8 @@ class QuantizedWriter(GraphWriter):
     def _parameters(self, name: str, shape: tuple[int, ...], x: str) -> list[str]:
         weight, bias = self.weights(f"{name}/weight", shape), self.weights(f"{name}/bias", shape[:1])
         scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / 127
+        if not self.per_channel:
+            scale = np.full_like(scale, scale.max())
         rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1)))
         bias_scale = scale * self._scales[x]
         return [

@@ -1,1 +1,1 @@
-"""Pages and charts from what the other steps left behind."""
+"""Pages, charts and documents, made from what the other steps left behind."""

@@ -93,7 +93,7 @@ class _Run:
     ) -> None:
         self.space, self.batches, self.folder, self.recipe = space, batches, folder, recipe
         self.group, self.on_progress = group, on_progress
-        outcome = recipe.model_dump(exclude={"description", "checkpoint_every_s", "workers"})
+        outcome = recipe.model_dump(exclude={"description", "checkpoint_every_s", "workers", "finetune"})
         settings = {
             "space": space.hash,
             "data": batches.data.describe(),
@@ -215,7 +215,7 @@ class _Run:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
         place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
-        machine = Machine(self.group, _precision(recipe.precision, self.group.device), some_unused=name == W_STAR)
+        machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
         trained = fit(model, objective, self.batches, schedule, place, machine, validate, on_progress)
         assert isinstance(trained, Supernet)
         return trained
@@ -224,7 +224,7 @@ class _Run:
         return self.folder / f"{name}.safetensors"
 
 
-def _precision(wanted: str, device: torch.device) -> str:
+def precision_on(wanted: str, device: torch.device) -> str:
     """`auto`: bf16 or fp16 where the hardware computes in it, fp32 on CPUs."""
     if wanted != "auto":
         return wanted

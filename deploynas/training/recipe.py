@@ -61,6 +61,16 @@ class OneShot(Schedule):
     distillation: Distillation | None = None  # from w_h, on the same images
 
 
+class FineTuning(Schedule):
+    """Of one sub-network, from the weights it inherits."""
+
+    epochs: int = Field(default=6, ge=1)
+    batch: int = Field(default=64, ge=2)
+    lr: float = Field(default=0.02, gt=0)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)  # the teacher smooths better
+    distillation: Distillation = Distillation(weight=0.5, temperature=2.0)  # from w_h or another teacher
+
+
 class Recipe(_Strict):
     schema_: Literal["deploynas/recipe"] = Field(default="deploynas/recipe", alias="schema")
     schema_version: Literal[1] = 1
@@ -72,6 +82,7 @@ class Recipe(_Strict):
     augmentation: Augmentation = Augmentation()
     w_h: Schedule
     w_star: OneShot
+    finetune: FineTuning = FineTuning()
     recalibration_images: int = Field(default=4000, ge=2)
     report_networks: int = Field(default=32, ge=2)  # random sub-networks measured at the end
 

@@ -1,0 +1,94 @@
+"""The folder that is handed over: all of it or nothing, every file named by its SHA-256 in `manifest.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from deploynas import __version__
+from deploynas.errors import InputError
+from deploynas.files import now, parse_json, write_json
+
+MANIFEST = "manifest.json"
+
+
+class FileHash(BaseModel):
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+class Origin(BaseModel):
+    """A file that the bundle was made from."""
+
+    path: str
+    sha256: str
+
+
+class ManifestFile(BaseModel):
+    schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
+    schema_version: int = 1
+    files: list[FileHash]
+    lineage: dict[str, Origin | None]  # table, estimator, search, supernet, network
+    about: dict[str, Any] = {}
+    deploynas: str = ""
+    created: str = ""
+
+
+@contextmanager
+def staged(folder: Path) -> Iterator[Path]:
+    """A folder to fill beside the real one, which it replaces at the end; on failure nothing is left of it."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
+        raise InputError(f"{folder} is there and is not a bundle", hint="choose another --out")
+    stage, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    stage.mkdir(parents=True)
+    try:
+        yield stage
+        if folder.exists():
+            folder.rename(old)
+        stage.rename(folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def origin(path: str | Path | None) -> Origin | None:
+    """A file by its path and hash; None where there is no such file."""
+    if path is None or not Path(path).is_file():
+        return None
+    return Origin(path=str(path), sha256=_sha256(Path(path)))
+
+
+def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: dict[str, Any]) -> None:
+    """List everything in the folder; call it last."""
+    files = [
+        FileHash(path=path.relative_to(folder).as_posix(), sha256=_sha256(path), size_bytes=path.stat().st_size)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    ]
+    manifest = ManifestFile(files=files, lineage=lineage, about=about, deploynas=__version__, created=now())
+    write_json(folder / MANIFEST, manifest.model_dump(by_alias=True))
+
+
+def check_manifest(folder: Path) -> ManifestFile:
+    """Read a bundle's manifest and refuse a bundle whose files are not the ones it lists."""
+    manifest = parse_json(folder / MANIFEST, ManifestFile)
+    wrong = [
+        file.path
+        for file in manifest.files
+        if not (folder / file.path).is_file() or _sha256(folder / file.path) != file.sha256
+    ]
+    if wrong:
+        raise InputError(f"{folder}: {', '.join(wrong)} changed since the bundle was made", hint="export it again")
+    return manifest
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,118 @@
+"""The ranges that 8-bit activations get, from real images run through the fp32 graph.
+
+Every intermediate value is recorded twice: its extremes, then a histogram between them. `minmax` takes the extremes,
+`percentile` cuts off a share of the values on each side, `mse` moves both ends inwards as long as the expected squared
+error of rounding and clipping together falls. Zero always stays inside, since padding is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+
+from deploynas.errors import InputError
+from deploynas.export.verification import ImageStream, open_session
+from deploynas.graph import INPUT
+
+Method = Literal["minmax", "percentile", "mse"]
+METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse")
+BINS = 2048
+LEVELS = 255
+TAIL = 1e-4  # `percentile`: the share of values cut off on each side
+
+Ranges = dict[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How ranges are chosen. `share` is the fraction of the training images that is looked at."""
+
+    method: Method = "mse"
+    share: float = 0.05
+    per_channel: bool = True  # weights: a scale an output channel, or one a tensor
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InputError(f"no calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}")
+        if not 0 < self.share <= 1:
+            raise InputError(f"the share of calibration images must be above 0 and at most 1, got {self.share}")
+
+
+def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: Method) -> Ranges:
+    """(low, high) of every value of the graph, by name."""
+    session, names = _every_value(fp32)
+    low = dict.fromkeys(names, np.inf)
+    high = dict.fromkeys(names, -np.inf)
+    for values in _values(session, names, images):
+        for name, value in values.items():
+            low[name] = min(low[name], float(value.min()))
+            high[name] = max(high[name], float(value.max()))
+    if not all(np.isfinite(low[name]) and np.isfinite(high[name]) for name in names):
+        raise InputError("calibration found values that are not finite, or no images at all")
+    extremes = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
+    if method == "minmax":
+        return extremes
+    counts = {name: np.zeros(BINS) for name in names}
+    for values in _values(session, names, images):
+        for name, value in values.items():
+            counts[name] += _histogram(value, *extremes[name])
+    choose = _percentile if method == "percentile" else _least_squares
+    return {name: choose(counts[name], *extremes[name]) for name in names}
+
+
+def _every_value(fp32: onnx.ModelProto) -> tuple[Any, list[str]]:
+    """A session that hands out every intermediate value, and their names with the input's first."""
+    model = onnx.ModelProto()
+    model.CopyFrom(fp32)
+    known = {output.name for output in model.graph.output}
+    for node in model.graph.node:
+        if node.output[0] not in known:
+            model.graph.output.append(onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None))
+    return open_session(model.SerializeToString()), [INPUT, *(output.name for output in model.graph.output)]
+
+
+def _values(session: Any, names: list[str], images: ImageStream) -> Iterator[dict[str, np.ndarray]]:
+    for batch, _ in images():
+        for start in range(0, len(batch), 64):  # all values of a large batch at once would fill the memory
+            x = np.ascontiguousarray(batch[start : start + 64])
+            yield dict(zip(names, [x, *session.run(names[1:], {INPUT: x})], strict=True))
+
+
+def _histogram(value: np.ndarray, low: float, high: float) -> np.ndarray:
+    if high <= low:
+        return np.zeros(BINS)
+    place = ((value.ravel() - low) * (BINS / (high - low))).astype(np.int32)
+    return np.bincount(np.minimum(place, BINS - 1), minlength=BINS)[:BINS]
+
+
+def _percentile(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    edges = np.linspace(low, high, BINS + 1)
+    below = np.cumsum(counts) / max(1.0, counts.sum())
+    first = int(np.searchsorted(below, TAIL))
+    last = int(np.searchsorted(below, 1 - TAIL))
+    return min(0.0, float(edges[first])), max(0.0, float(edges[min(last + 1, BINS)]))
+
+
+def _least_squares(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+    """Both ends moved in by steps of 1 %, greedily, while the expected squared error falls."""
+    centres = low + (np.arange(BINS) + 0.5) * (high - low) / BINS
+
+    def error(a: float, b: float) -> float:
+        clipped = np.clip(centres, a, b) - centres
+        # a uniform rounding error has variance step^2 / 12, for the values inside
+        inside = counts[clipped == 0].sum()
+        return float((counts * clipped**2).sum() + inside * ((b - a) / LEVELS) ** 2 / 12)
+
+    best, step = error(low, high), (high - low) / 100
+    moved = True
+    while moved:
+        moved = False
+        for a, b in ((min(0.0, low + step), high), (low, max(0.0, high - step))):
+            if (a, b) != (low, high) and b - a > step and error(a, b) < best:
+                low, high, best, moved = a, b, error(a, b), True
+                break
+    return low, high

@@ -1,0 +1,42 @@
+"""What an exported file says about itself, in ONNX `metadata_props`: enough to use it without anything else.
+
+`preprocessing`, `labels` and `provenance` are JSON; `architecture`, `space` and `space_hash` come from `graph/`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from deploynas import __version__
+from deploynas.files import now
+
+
+class Preprocessing(BaseModel):
+    """From an image file to the network's input: convert, resize, crop, scale to 0..1, normalise, channels first."""
+
+    channels: int  # 1: grey, 3: RGB
+    height: int
+    width: int
+    # the shorter side before a centre crop; None: resized to the input's size whatever the shape was
+    resize_shorter_side: int | None
+    interpolation: str = "bilinear"
+    mean: list[float]
+    std: list[float]
+
+
+class Metadata(BaseModel):
+    preprocessing: Preprocessing
+    labels: list[str]
+    provenance: dict[str, Any] = {}  # data, accuracy, hashes of what it was made from
+
+    def props(self, precision: str, **more: Any) -> dict[str, str]:
+        made = {**self.provenance, "deploynas": __version__, "created": now(), **more}
+        return {
+            "preprocessing": self.preprocessing.model_dump_json(),
+            "labels": json.dumps(self.labels, ensure_ascii=False),
+            "precision": precision,
+            "provenance": json.dumps(made, ensure_ascii=False, allow_nan=False),
+        }

@@ -1,0 +1,85 @@
+"""One network as one ONNX file, in fp32 or in 8 bits: written by `graph/`, verified before anyone gets to see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from deploynas import graph
+from deploynas.errors import GateError
+from deploynas.export.calibration import Calibration, activation_ranges
+from deploynas.export.fold import folded_weights
+from deploynas.export.metadata import Metadata
+from deploynas.export.verification import ImageStream, Verification, check, onnx_accuracy, verify
+from deploynas.graph import OPSET
+from deploynas.space import Architecture
+
+
+@dataclass(frozen=True)
+class Fp32File:
+    content: bytes
+    verification: Verification
+
+
+@dataclass(frozen=True)
+class Int8File:
+    content: bytes
+    calibration: Calibration
+    calibration_images: int
+    accuracy: float
+    accuracy_drop: float  # below the fp32 file, on the same images
+
+
+def fp32_file(
+    model: nn.Module, architecture: Architecture, metadata: Metadata, validation: ImageStream, opset: int = OPSET
+) -> Fp32File:
+    """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
+    written = graph.network(
+        architecture.space,
+        architecture,
+        folded_weights(model, architecture),
+        batch=None,
+        opset=opset,
+        metadata=metadata.props("fp32"),
+    )
+    content = written.SerializeToString()
+    return Fp32File(content, verify(model, content, validation))
+
+
+def int8_file(
+    model: nn.Module,
+    architecture: Architecture,
+    metadata: Metadata,
+    fp32: Fp32File,
+    validation: ImageStream,
+    calibration_images: ImageStream,
+    calibration: Calibration,
+    max_accuracy_drop: float,
+    opset: int = OPSET,
+) -> Int8File:
+    """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
+    weights = folded_weights(model, architecture)
+    plain = graph.network(architecture.space, architecture, weights, batch=None, opset=opset)
+    written = graph.network(
+        architecture.space,
+        architecture,
+        weights,
+        batch=None,
+        precision="int8",
+        ranges=activation_ranges(plain, calibration_images, calibration.method),
+        per_channel=calibration.per_channel,
+        opset=opset,
+        metadata=metadata.props("int8", calibration=vars(calibration)),
+    )
+    content = written.SerializeToString()
+    check(content)
+    accuracy = onnx_accuracy(content, validation)
+    drop = fp32.verification.onnx_accuracy - accuracy
+    if drop > max_accuracy_drop:
+        raise GateError(
+            f"in 8 bits the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
+            f"more than the {100 * max_accuracy_drop:g} that are allowed",
+            hint="another --calibration-method, a larger --calibration-share, or --max-accuracy-drop",
+        )
+    return Int8File(content, calibration, sum(len(y) for _, y in calibration_images()), accuracy, drop)

@@ -1,0 +1,139 @@
+"""`report.json`: everything a report shows, as data. HTML, Markdown and the model card are views of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from deploynas.files import parse_json, write_json
+
+FILE = "report.json"
+
+
+class ShippedFile(BaseModel):
+    """One ONNX file, verified and timed whole."""
+
+    path: str
+    precision: str
+    size_bytes: int
+    accuracy: float
+    latency_ms: float
+    relative_error: float  # half-width of the 95 % interval, over the latency
+    stable: bool
+    percentiles_ms: dict[str, float]
+    throughput_per_s: float
+
+
+class BlockReport(BaseModel):
+    """A part of the network: what it is, what the table says it costs, what the profiler saw."""
+
+    name: str
+    kind: str  # stem, first, block or head
+    text: str  # its configuration, for people
+    in_channels: int
+    out_channels: int
+    stride: int
+    height: int  # of its input
+    width: int
+    params: int
+    macs: int
+    predicted_ms: float | None  # None for fixed parts: the table knows their sum only
+    measured_ms: float | None  # by the runtime's profiler, which costs time itself
+    share: float | None
+
+
+class Point(BaseModel):
+    """A network in the plane of accuracy and latency."""
+
+    latency_ms: float
+    accuracy: float
+    architecture: str
+
+
+class MeasuredPoint(Point):
+    """Measured on the device and on the validation set, with the weights that it inherits from the supernet."""
+
+    predicted_ms: float
+    predicted_accuracy: float
+
+
+class PredictedMeasured(BaseModel):
+    predicted_ms: float
+    measured_ms: float
+
+
+class Round(BaseModel):
+    """One try at the budget."""
+
+    target_ms: float
+    predicted_ms: float | None
+    measured_ms: float
+    architecture: str
+
+
+class Decision(BaseModel):
+    """What a decision was worth, and what it cost."""
+
+    name: str
+    accuracy: float
+    accuracy_se: float | None = None
+    latency_ms: float | None = None
+
+
+class ReportFile(BaseModel):
+    schema_: Literal["deploynas/report"] = Field(default="deploynas/report", alias="schema")
+    schema_version: int = 1
+    title: str
+    created: str
+    space: str
+    space_size: str  # too large for a float
+    device: dict[str, Any]
+    hardware: dict[str, Any]
+    data: dict[str, Any]
+    architecture: str
+    choices: list[list[int]]
+    budget_ms: float | None
+    gated: str  # which precision the budget is for
+    params: int
+    macs: int
+    peak_memory_bytes: int
+    predicted_ms: float | None
+    table_error: float | None  # mean relative error of the table on whole networks
+    predicted_accuracy: float | None
+    predicted_accuracy_se: float | None
+    inherited_accuracy: float | None
+    test_accuracy: float | None
+    files: list[ShippedFile]
+    blocks: list[BlockReport]
+    frontier: list[Point] = []
+    measured: list[MeasuredPoint] = []
+    table_networks: list[PredictedMeasured] = []
+    rounds: list[Round] = []
+    verification: dict[str, Any]
+    calibration: dict[str, Any] | None = None
+    decisions: list[Decision] = []
+    estimator_validation: dict[str, Any] | None = None
+    lineage: dict[str, Any] = {}
+    versions: dict[str, Any] = {}
+    warnings: list[str] = []
+
+    @classmethod
+    def load(cls, path: str | Path) -> ReportFile:
+        """From the file, or from the bundle that it lies in."""
+        path = Path(path)
+        return parse_json(path / FILE if path.is_dir() else path, cls)
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.model_dump(by_alias=True))
+
+    @property
+    def shipped(self) -> ShippedFile:
+        """The file that the budget is for."""
+        return next(file for file in self.files if file.precision == self.gated)
+
+    @property
+    def prediction_error(self) -> float | None:
+        """Predicted over measured, minus one, of the shipped network."""
+        return None if self.predicted_ms is None else self.predicted_ms / self.shipped.latency_ms - 1

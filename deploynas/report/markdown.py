@@ -1,0 +1,102 @@
+"""The report as Markdown, for CI logs and pull requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deploynas.report.document import ReportFile
+from deploynas.report.numbers import change, count, ms, percent, size
+
+
+def markdown(report: ReportFile) -> str:
+    parts = [f"# {report.title}", "", *_summary(report)]
+    if len(report.files) > 1:
+        parts += ["", "## Precisions", "", *table_lines(_PRECISION_COLUMNS, precision_rows(report))]
+    parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, block_rows(report))]
+    if report.rounds:
+        rows = [
+            (str(i + 1), ms(r.target_ms), ms(r.predicted_ms), ms(r.measured_ms)) for i, r in enumerate(report.rounds)
+        ]
+        parts += ["", "## Rounds", "", *table_lines(("round", "asked for", "predicted", "measured"), rows)]
+    if report.decisions:
+        parts += ["", "## What decisions were worth", "", *table_lines(_DECISION_COLUMNS, decision_rows(report))]
+    if report.warnings:
+        parts += ["", "## Warnings", "", *(f"- {warning}" for warning in report.warnings)]
+    return "\n".join([*parts, "", f"`{report.architecture}`", ""])
+
+
+_PRECISION_COLUMNS = ("file", "accuracy", "latency", "p95", "inputs/s", "size")
+_BLOCK_COLUMNS = ("block", "what", "in", "out", "share", "measured", "predicted", "parameters", "MACs")
+_DECISION_COLUMNS = ("decision", "accuracy, points", "latency")
+
+
+def _summary(report: ReportFile) -> list[str]:
+    return table_lines(("", "predicted", "measured", "limit"), summary_rows(report))
+
+
+def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
+    """What a reader wants first: promise against fact."""
+    shipped = report.shipped
+    rows = [
+        (
+            "latency",
+            ms(report.predicted_ms) + (f" ± {percent(report.table_error)}" if report.table_error is not None else ""),
+            f"{ms(shipped.latency_ms)} ± {percent(shipped.relative_error)}",
+            ms(report.budget_ms),
+        ),
+        ("accuracy, validation", percent(report.predicted_accuracy), percent(shipped.accuracy), ""),
+    ]
+    if report.test_accuracy is not None:
+        rows.append(("accuracy, test", "", percent(report.test_accuracy), ""))
+    rows.append(("accuracy before fine-tuning", "", percent(report.inherited_accuracy), ""))
+    rows.append(("file", "", size(shipped.size_bytes), ""))
+    rows.append(("parameters", count(report.params), "", ""))
+    rows.append(("multiply-accumulates", count(report.macs), "", ""))
+    rows.append(("peak activations, fp32", size(report.peak_memory_bytes), "", ""))
+    return rows
+
+
+def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
+    base = report.files[0]
+    return [
+        (
+            f"{file.path} ({file.precision})",
+            percent(file.accuracy),
+            ms(file.latency_ms) + (f" ({change(file.latency_ms / base.latency_ms - 1)})" if file is not base else ""),
+            ms(file.percentiles_ms.get("p95")),
+            f"{file.throughput_per_s:.0f}",
+            size(file.size_bytes),
+        )
+        for file in report.files
+    ]
+
+
+def block_rows(report: ReportFile) -> list[tuple[str, ...]]:
+    return [
+        (
+            block.name,
+            block.text,
+            f"{block.in_channels}×{block.height}×{block.width}",
+            str(block.out_channels),
+            percent(block.share, 1),
+            ms(block.measured_ms),
+            ms(block.predicted_ms),
+            count(block.params),
+            count(block.macs),
+        )
+        for block in report.blocks
+    ]
+
+
+def decision_rows(report: ReportFile) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for decision in report.decisions:
+        error = "" if decision.accuracy_se is None else f" ± {100 * decision.accuracy_se:.2f}"
+        cost = "" if decision.latency_ms is None else f"{decision.latency_ms:+.4f} ms"
+        rows.append((decision.name, f"{100 * decision.accuracy:+.2f}{error}", cost))
+    return rows
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

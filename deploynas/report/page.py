@@ -1,0 +1,42 @@
+"""The frame of every page: one self-contained HTML file, style and script inside, nothing fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+
+# the page may run its own inline script and style, and nothing else; no request leaves it
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+
+def page(title: str, body: Sequence[str]) -> str:
+    folder = resources.files("deploynas.report")
+    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<link rel="icon" href="data:,">',
+            f"<title>{escape(title)}</title>",
+            f"<style>\n{style}</style></head><body><main>",
+            *body,
+            '</main><div id="tip" role="status"></div>',
+            f"<script>\n{script}</script></body></html>",
+            "",
+        ]
+    )
+
+
+def section(title: str, *content: str, note: str = "", kind: str = "") -> str:
+    below = f'<p class="note">{note}</p>' if note else ""
+    return f'<section class="{kind}"><h2>{escape(title)}</h2>{below}{"".join(content)}</section>'
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are text, not HTML."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    lines = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'

@@ -1,0 +1,170 @@
+"""The exported file is the network: same logits as torch, same classes, everything about itself inside."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from deploynas.errors import DeployNASError, GateError, InputError
+from deploynas.export.calibration import METHODS, Calibration, activation_ranges
+from deploynas.export.fold import folded_weights
+from deploynas.export.metadata import Metadata, Preprocessing
+from deploynas.export.network_file import Fp32File, fp32_file, int8_file
+from deploynas.export.verification import ImageStream, open_session, verify
+from deploynas.space import Space
+from deploynas.supernet.extraction import timm_model
+
+
+def trained_looking(model: nn.Module) -> nn.Module:
+    """Batch norms with statistics and scales of their own, as training leaves them: folding must use them all."""
+    generator = torch.Generator().manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            for tensor, low, high in (
+                (module.running_mean, -0.3, 0.3),
+                (module.running_var, 0.5, 1.5),
+                (module.weight.data, 0.5, 1.5),
+                (module.bias.data, -0.3, 0.3),
+            ):
+                assert tensor is not None
+                tensor.copy_(torch.rand(tensor.shape, generator=generator) * (high - low) + low)
+    return model.eval()
+
+
+def images_of(space: Space, count: int = 30) -> ImageStream:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((count, space.in_channels, space.height, space.width)).astype(np.float32)
+    y = rng.integers(space.classes, size=count)
+    return lambda: [(x[:20], y[:20]), (x[20:], y[20:])]
+
+
+def metadata_of(space: Space) -> Metadata:
+    shape = {"channels": space.in_channels, "height": space.height, "width": space.width}
+    how = Preprocessing(**shape, resize_shorter_side=None, mean=[0.5], std=[0.25])
+    return Metadata(preprocessing=how, labels=[f"class {i}" for i in range(space.classes)], provenance={"data": "x"})
+
+
+@pytest.fixture(scope="module")
+def network(tiny: Space) -> nn.Module:
+    torch.manual_seed(0)
+    return trained_looking(timm_model(tiny.heaviest()))
+
+
+@pytest.fixture(scope="module")
+def exported(tiny: Space, network: nn.Module) -> Fp32File:
+    return fp32_file(network, tiny.heaviest(), metadata_of(tiny), images_of(tiny))
+
+
+@pytest.mark.parametrize("name", ["tiny", "fashion", "imagenet"])
+def test_random_networks_compute_what_torch_does(name: str, tiny: Space, rng: np.random.Generator) -> None:
+    space = tiny if name == "tiny" else Space.load(name)
+    torch.manual_seed(0)
+    architecture = space.sample(rng)
+    model = trained_looking(timm_model(architecture))
+    count = 2 if name == "imagenet" else 30
+    made = fp32_file(model, architecture, metadata_of(space), images_of(space, count))
+    assert made.verification.max_difference <= made.verification.tolerance
+    assert made.verification.onnx_accuracy == made.verification.torch_accuracy
+    assert made.verification.images == count
+
+
+def test_a_file_says_how_to_use_it(tiny: Space, exported: Fp32File) -> None:
+    model = onnx.load_model_from_string(exported.content)
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(properties["labels"]) == ["class 0", "class 1", "class 2"]
+    assert Preprocessing.model_validate_json(properties["preprocessing"]).mean == [0.5]
+    assert json.loads(properties["provenance"])["data"] == "x"
+    assert properties["architecture"] == str(tiny.heaviest())
+    assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["input", "logits"]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def test_the_operator_set_can_be_chosen(tiny: Space, network: nn.Module) -> None:
+    made = fp32_file(network, tiny.heaviest(), metadata_of(tiny), images_of(tiny), opset=21)
+    assert onnx.load_model_from_string(made.content).opset_import[0].version == 21
+    with pytest.raises(InputError, match="opset must be at least"):
+        fp32_file(network, tiny.heaviest(), metadata_of(tiny), images_of(tiny), opset=11)
+
+
+@pytest.mark.parametrize("weight", ["stem/conv/weight", "stage2/block1/depthwise/bias", "head/classifier/bias"])
+def test_a_file_that_computes_something_else_is_refused(
+    weight: str, tiny: Space, network: nn.Module, exported: Fp32File
+) -> None:
+    model = onnx.load_model_from_string(exported.content)
+    (tensor,) = [value for value in model.graph.initializer if value.name == weight]
+    values = onnx.numpy_helper.to_array(tensor).copy()
+    values.flat[0] += 1.0
+    tensor.CopyFrom(onnx.numpy_helper.from_array(values, weight))
+    with pytest.raises(DeployNASError, match="differ by"):
+        verify(network, model.SerializeToString(), images_of(tiny))
+
+
+def test_a_file_whose_logits_are_not_numbers_is_refused(tiny: Space, network: nn.Module, exported: Fp32File) -> None:
+    model = onnx.load_model_from_string(exported.content)
+    (tensor,) = [value for value in model.graph.initializer if value.name == "head/classifier/bias"]
+    tensor.CopyFrom(onnx.numpy_helper.from_array(np.full(3, np.nan, np.float32), tensor.name))
+    with pytest.raises(DeployNASError, match="differ by nan"):
+        verify(network, model.SerializeToString(), images_of(tiny))
+
+
+def test_another_architecture_is_refused(tiny: Space, network: nn.Module) -> None:
+    with pytest.raises((InputError, IndexError, AttributeError)):
+        folded_weights(timm_model(tiny.smallest()), tiny.heaviest())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ranges_lie_within_the_values_and_keep_zero(method: str, tiny: Space, exported: Fp32File) -> None:
+    model = onnx.load_model_from_string(exported.content)
+    widest = activation_ranges(model, images_of(tiny), "minmax")
+    for name, (low, high) in activation_ranges(model, images_of(tiny), method).items():
+        assert widest[name][0] <= low <= 0 <= high <= widest[name][1] * (1 + 1e-6)
+        assert low < high
+
+
+def test_least_squares_cuts_off_what_costs_more_than_it_brings() -> None:
+    """One value of a million far out: keeping it would make every step coarser, so it is clipped."""
+    from deploynas.export.calibration import BINS, _least_squares
+
+    counts = np.zeros(BINS)
+    counts[: BINS // 20] = 1e6
+    counts[-1] = 1.0
+    low, high = _least_squares(counts, 0.0, 100.0)
+    assert low == 0.0 and 5.0 <= high < 20.0
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_eight_bits_follow_fp32(
+    method: str, per_channel: bool, tiny: Space, network: nn.Module, exported: Fp32File
+) -> None:
+    images, how = images_of(tiny), Calibration(method, 1.0, per_channel)
+    made = int8_file(network, tiny.heaviest(), metadata_of(tiny), exported, images, images, how, 1.0)
+    x = np.concatenate([batch for batch, _ in images()])
+    fp32, int8 = (open_session(content).run(None, {"input": x})[0] for content in (exported.content, made.content))
+    assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.97
+    assert made.accuracy_drop == pytest.approx(exported.verification.onnx_accuracy - made.accuracy)
+    assert made.calibration_images == 30
+
+
+def test_eight_bits_that_lose_too_much_are_refused(tiny: Space, network: nn.Module, exported: Fp32File) -> None:
+    """Calibrated on black images all ranges collapse, and the classes with them."""
+    x = np.zeros((4, tiny.in_channels, tiny.height, tiny.width), np.float32)
+    labels = [
+        (batch, open_session(exported.content).run(None, {"input": batch})[0].argmax(1))
+        for batch, _ in images_of(tiny)()
+    ]
+    perfect = fp32_file(network, tiny.heaviest(), metadata_of(tiny), lambda: labels)
+    assert perfect.verification.onnx_accuracy == 1.0
+    arguments = (network, tiny.heaviest(), metadata_of(tiny), perfect, lambda: labels, lambda: [(x, np.zeros(4))])
+    try:
+        made = int8_file(*arguments, Calibration("minmax", 1.0), 1.0)
+    except GateError:
+        pytest.fail("a drop of at most everything is allowed")
+    assert made.accuracy_drop > 0
+    with pytest.raises(GateError, match="in 8 bits the network loses"):
+        int8_file(*arguments, Calibration("minmax", 1.0), made.accuracy_drop / 2)

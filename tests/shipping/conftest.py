@@ -1,0 +1,58 @@
+"""A run small enough for tests: an untrained supernet of a tiny space, its table and its estimator, as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.latency.table import LatencyTable
+from deploynas.space import Space
+from deploynas.supernet.network import Supernet
+from deploynas.training.data import load_data
+
+SPACE = """
+name: mini
+input: {channels: 1, height: 28, width: 28}
+classes: 10
+stem: {out: 8, stride: 2, activation: relu}
+stages:
+  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3, 5], se: [0, 0.25]}
+  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
+head: {features: 32, activation: hard_swish}
+"""
+DEVICE = """
+name: quick
+provider: cpu
+effort: {workers: 1, visits: 2, warmup_runs: 0, runs: 2, min_visit_ms: 0.0, calibration_networks: 4,
+         validation_networks: 2, max_relative_error: 1.0, time_limit_s: 0.1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "mini.yaml").write_text(SPACE)
+    (folder / "quick.yaml").write_text(DEVICE)
+    space, rng = Space.load(folder / "mini.yaml"), np.random.default_rng(0)
+    torch.manual_seed(0)
+    about = {"data": load_data("fashion-mini", space).describe(), "fingerprint": "made for tests"}
+    for name in ("w_h", "w_star"):
+        Supernet(space).save(folder / f"{name}.safetensors", about)
+    shapes = [(s.max_depth, len(s.configs)) for s in space.stages]
+    worth = [np.sort(rng.uniform(0, 0.05, shape)) for shape in shapes]
+    BilinearEstimator.from_arrays(space, 0.5, [[0.0, 0.1] for _ in shapes], worth).save(folder / "estimator.json")
+    costs = [np.sort(rng.uniform(0.1, 0.5, shape)) for shape in shapes]
+    LatencyTable.from_arrays(space, 0.1, costs).save(folder / "table.json")
+    return folder

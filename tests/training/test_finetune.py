@@ -1,0 +1,113 @@
+"""Fine-tuning: inherits, listens to its teacher, resumes bit for bit, refuses what does not fit."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from deploynas.errors import InputError
+from deploynas.space import Space
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.extraction import extract
+from deploynas.supernet.network import Supernet
+from deploynas.training.data import load_data
+from deploynas.training.finetune import finetune
+from deploynas.training.recipe import Recipe
+from deploynas.training.teacher import load_teacher
+
+DATA = "fashion-mini"
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return Recipe.load("fashion", ["finetune.epochs=1", "finetune.batch=1000", "recalibration_images=200"])
+
+
+@pytest.fixture
+def supernet(space: Space, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    for name in ("w_h", "w_star"):
+        Supernet(space).save(tmp_path / f"{name}.safetensors", {"fingerprint": name})
+    return tmp_path / "w_star.safetensors"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_without_learning_the_inherited_weights_come_back(supernet, space, recipe, tmp_path) -> None:
+    still = recipe.changed(["finetune.lr=1e-30", "finetune.weight_decay=0", "finetune.ema_decay=0"])
+    result = finetune(supernet, space.smallest(), DATA, tmp_path / "out", still, lineage={"search": "x"})
+    found = load_checkpoint(result.path)
+    inherited = dict(extract(Supernet.load(supernet), space.smallest()).named_parameters())
+    for name, value in found.model.named_parameters():
+        torch.testing.assert_close(value, inherited[name])
+    assert found.architecture == space.smallest() and found.about["lineage"] == {"search": "x"}
+    assert result.validation_accuracy == result.inherited_accuracy
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(supernet, space, recipe, tmp_path) -> None:
+    whole = finetune(supernet, space.heaviest(), DATA, tmp_path / "whole", recipe)
+
+    def stop(fraction: float, what: str) -> None:
+        if fraction >= 0.5:
+            raise KeyboardInterrupt
+
+    often = recipe.model_copy(update={"checkpoint_every_s": 0.0})
+    with pytest.raises(KeyboardInterrupt):
+        finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often, on_progress=stop)
+    assert not (tmp_path / "parts" / "network.json").exists()
+    parts = finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often)
+    assert digest(parts.path) == digest(whole.path)
+    assert finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often).resumed
+
+
+def test_the_teacher_and_the_start_make_a_difference(supernet, space, recipe, tmp_path) -> None:
+    alone = recipe.changed(["finetune.distillation.weight=0"])
+    made = {
+        "taught": finetune(supernet, space.smallest(), DATA, tmp_path / "taught", recipe),
+        "alone": finetune(supernet, space.smallest(), DATA, tmp_path / "alone", alone),
+        "scratch": finetune(supernet, space.smallest(), DATA, tmp_path / "scratch", recipe, from_scratch=True),
+    }
+    assert len({digest(result.path) for result in made.values()}) == 3
+    assert made["scratch"].inherited_accuracy is None
+    assert load_checkpoint(made["alone"].path).about["teacher"] is None
+    assert load_checkpoint(made["taught"].path).about["teacher"]["name"] == "w_h"
+
+
+def test_any_timm_model_can_teach(space, tmp_path) -> None:
+    model = timm.create_model("test_efficientnet", num_classes=10, in_chans=1)
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    data = load_data(DATA, space)
+    teacher = load_teacher(f"timm:test_efficientnet:{tmp_path / 'weights.safetensors'}", space, data)
+    x = torch.randn(2, 1, 28, 28)
+    torch.testing.assert_close(teacher(x), model.eval()(x))
+    assert not any(p.requires_grad for p in teacher.parameters()) and not teacher.train().model.training
+
+
+@pytest.mark.parametrize(
+    ("teacher", "message"),
+    [
+        ("timm:no_such_model", "timm has no model"),
+        ("timm:test_efficientnet:nowhere.safetensors", "no such file"),
+        ("nowhere.safetensors", "no such file"),
+    ],
+)
+def test_a_teacher_that_cannot_be_had_is_named(teacher: str, message: str, space) -> None:
+    with pytest.raises(InputError, match=message):
+        load_teacher(teacher, space, load_data(DATA, space))
+
+
+def test_another_normalisation_is_undone_for_the_teacher(space) -> None:
+    from deploynas.training.teacher import _Renormalised
+
+    data = load_data(DATA, space)
+    pixels = torch.rand(2, 1, 4, 4)
+    ours = (pixels - data.mean[0]) / data.std[0]
+    seen = _Renormalised(torch.nn.Identity(), data, (0.25,), (0.5,))(ours)
+    torch.testing.assert_close(seen, (pixels - 0.25) / 0.5)
