@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import torch
+import numpy as np
 
 from deploynas.export.metadata import Preprocessing
 from deploynas.export.verification import ImageStream
@@ -27,8 +27,8 @@ def calibration_part(data: Data, share: float) -> Part:
     """A random share of the training images, always the same ones."""
     rows = data.train.rows
     count = max(1, round(share * len(rows)))
-    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(SEED))[:count]
-    return Part(data.train.images, rows[chosen.sort().values])
+    chosen = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:count])
+    return Part(data.train.images, rows[chosen])
 
 
 def preprocessing(data: Data, space: Space) -> Preprocessing:
