@@ -45,9 +45,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "tiny.yaml").write_text(SPACE)
         quiet, killed = folder / "quiet", folder / "killed"
-        subprocess.run(
-            _command(folder, quiet), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        subprocess.run(_command(folder, quiet), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         moments: list[dict] = []
         while len(moments) < kills:
             moment = _kill_once(_command(folder, killed), killed, rng)
@@ -56,9 +54,7 @@ def main() -> None:
             else:
                 moments.append(moment)
                 print(f"kill {len(moments):2}: {moment['phase']} step {moment['step']}", flush=True)
-        subprocess.run(
-            _command(folder, killed), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        subprocess.run(_command(folder, killed), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         same = {file: _sha256(quiet / file) == _sha256(killed / file) for file in FILES}
     print("| file | equal to the uninterrupted run's |\n|---|---|")
     for file, equal in same.items():

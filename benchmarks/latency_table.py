@@ -40,6 +40,8 @@ def main() -> None:
         started = time.perf_counter()
         table = dn.profile(device, space, seed=arguments.seed)
         profile_s = time.perf_counter() - started
+        if arguments.save:
+            table.save(arguments.save)
         rng = np.random.default_rng(10_000 + arguments.seed)
         fitted = {
             tuple(map(tuple, network.choices))
@@ -49,7 +51,8 @@ def main() -> None:
         networks = networks[: arguments.networks]
         anchors = table.evidence.validation.networks
         together = [*networks, *(space.architecture(anchor.choices) for anchor in anchors)]
-        careful = device.effort.model_copy(update={"workers": 3, "visits": 6})  # the truth deserves more effort
+        # the truth deserves more visits; not more processes, or a low percentile would find a faster one
+        careful = device.effort.model_copy(update={"visits": 2 * device.effort.visits})
         patient = device.model_copy(update={"effort": careful})
         timed = np.array([m.latency_ms for m in measure_networks(patient, space, together, seed=1)])
     finally:
@@ -145,6 +148,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--space", default="imagenet")
     parser.add_argument("--networks", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--save", type=Path, help="keep the table here")
     parser.add_argument("--load", action="store_true", help="keep another core busy meanwhile")
     return parser.parse_args()
 

@@ -34,6 +34,7 @@ class Decisions:
         self.blocks = [(s, b) for s, stage in enumerate(stages) for b in range(stage.max_depth)]
         self.columns = len(stages) + len(self.blocks)
         self.sizes = [len(stage.depths) for stage in stages] + [len(stages[s].configs) for s, _ in self.blocks]
+        self.dtype = np.uint8 if max(self.sizes) <= 256 else np.uint16  # of a path: samples are kept by the million
         self.starts = np.concatenate([[0], np.cumsum(self.sizes)])  # of each column's options, in a vector of all
 
     def __len__(self) -> int:
@@ -46,7 +47,7 @@ class Decisions:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """`n` paths, every decision uniform and independent."""
-        return np.stack([rng.integers(size, size=n) for size in self.sizes], axis=1).astype(np.uint8)
+        return np.stack([rng.integers(size, size=n) for size in self.sizes], axis=1).astype(self.dtype)
 
     def paths_of(self, architectures: Sequence[Architecture]) -> np.ndarray:
         rows = []
@@ -59,7 +60,7 @@ class Decisions:
                 for stage, choice in zip(stages, architecture.choices, strict=True)
             ]
             rows.append([*depths, *(c for choice in padded for c in choice)])
-        return np.array(rows, dtype=np.uint8).reshape(len(rows), self.columns)
+        return np.array(rows, dtype=self.dtype).reshape(len(rows), self.columns)
 
     def architecture_of(self, path: np.ndarray) -> Architecture:
         choices, column = [], len(self.space.stages)

@@ -170,7 +170,9 @@ def _fit_gram(gram: np.ndarray, y: np.ndarray, seed: int) -> _Fit:
 
 def _decompose(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Left singular vectors and squared singular values, largest first."""
-    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    from scipy.linalg import svd
+
+    u, s, _ = svd(centred, full_matrices=False, lapack_driver="gesvd")  # gesdd may fail to converge
     known = s**2 > NEGLIGIBLE * max(s[0] ** 2, 1e-300)
     return u[:, known], s[known] ** 2
 

@@ -11,18 +11,21 @@ from torch import Tensor, nn
 from deploynas.accuracy.decisions import Decisions
 from deploynas.accuracy.samples import Scores
 from deploynas.space import Architecture
-from deploynas.supernet.calibration import recalibrate
 from deploynas.supernet.extraction import extract
 from deploynas.supernet.network import Supernet
 
 Stream = Callable[[], Iterable[tuple[Tensor, Tensor]]]  # starts over at every call: batches of images and labels
 
 
+def best_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 class OneShot:
     """Scores of a supernet on a validation set: the `Measure` that samples are taken with."""
 
     def __init__(self, supernet: Supernet, validation: Stream, images: int) -> None:
-        self.supernet = supernet.eval()
+        self.supernet = supernet.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.validation, self._images = validation, images
         self.decisions = Decisions(supernet.space)
 
@@ -37,11 +40,10 @@ class OneShot:
         rows = torch.from_numpy(paths.astype(np.int64))
         return self._scores(lambda images, start: self.supernet(images, rows[start : start + len(images)]))
 
-    def recalibrated(self, architecture: Architecture, training: Stream) -> Scores:
-        """Of one sub-network cut out, its batch-norm statistics measured anew on training images."""
-        network = extract(self.supernet, architecture)
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        recalibrate(network, ((images, None) for images, _ in training()))
+    def alone(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> Scores:
+        """Of one sub-network cut out, with batch-norm statistics of its own."""
+        network = extract(self.supernet, architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        recalibrate(network)
         network.eval()
         return self._scores(lambda images, _: network(images))
 

@@ -76,9 +76,6 @@ class Samples:
             self._known[kind, number] = self._read(kind, number) or self._measure(kind, number)
         return self._known[kind, number]
 
-    def has(self, kind: str, number: int) -> bool:
-        return (kind, number) in self._known or (self.folder is not None and self._path(kind, number).exists())
-
     def _measure(self, kind: str, number: int) -> Pass:
         paths = self.draw(kind, number)
         result = Pass(paths, self.measure(paths))

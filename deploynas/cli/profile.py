@@ -50,16 +50,18 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
 
 def existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:
     from deploynas.errors import InputError
+    from deploynas.latency.hardware import hardware
     from deploynas.latency.table import LatencyTable
 
     table = LatencyTable.load(path)
-    found = (table.evidence.device_hash if table.evidence else "", table.space.hash)
-    if found != (device_hash, space_hash):
-        raise InputError(
-            f"{path} holds the table of another device or space ({table.device_name}, {table.space.name})",
-            hint="choose another `--out`, or overwrite it with `--force`",
-        )
-    return table
+    evidence = table.evidence
+    if evidence is None or (evidence.device_hash, table.space.hash) != (device_hash, space_hash):
+        what = f"of another device or space ({table.device_name}, {table.space.name})"
+    elif evidence.provenance["hardware"]["fingerprint"] != hardware().fingerprint:
+        what = f"of another machine ({evidence.provenance['hardware']['processor']})"
+    else:
+        return table
+    raise InputError(f"{path} holds the table {what}", hint="choose another `--out`, or overwrite it with `--force`")
 
 
 def summary(table: LatencyTable) -> dict[str, Any]:

@@ -286,10 +286,7 @@ def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
     document.the_space().require_hash(opened.measure.supernet.space.hash, f"{supernet}: its supernet")
     with progress_bar("measure") as on_progress:
         for i, (record, architecture) in enumerate(zip(document.networks, document.architectures(), strict=True)):
-            own = opened.measure.supernet.space.architecture(architecture.choices)
-            right = opened.measure.recalibrated(own, opened.training).right
-            record.measured_accuracy = float(right.mean())
-            record.measured_accuracy_se = float(right.std(ddof=1)) / len(right) ** 0.5
+            record.measured_accuracy, record.measured_accuracy_se = opened.accuracy_alone(architecture)
             on_progress((i + 1) / len(document.networks), f"network {i + 1}")
     document.networks.sort(key=lambda record: -(record.measured_accuracy or 0.0))
     document.provenance["reranked_with"] = opened.about

@@ -1,19 +1,19 @@
-"""A trained supernet as an input of other commands: with its validation images, and some of its training ones."""
+"""A trained supernet as an input of other commands: with its validation images, and training ones to recalibrate on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from deploynas.accuracy.oneshot import OneShot, Stream
+from deploynas.accuracy.oneshot import OneShot, best_device
 from deploynas.errors import InputError
 from deploynas.files import content_hash, parse_json
+from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import CheckpointFile, load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
-from deploynas.training.data import Part, load_data
+from deploynas.training.data import load_data
+from deploynas.training.evaluation import recalibrate_on_train
 from deploynas.training.recipe import Augmentation
 
 BATCH = 200  # images at once: of more, the wide middle of a block no longer fits a cache
@@ -24,8 +24,17 @@ CALIBRATION_IMAGES = 4000
 class OpenedSupernet:
     run: Path  # folder
     measure: OneShot
-    training: Stream  # images to recalibrate batch norm on
+    batches: Batches
     about: dict[str, str]  # weights and split: what measurements of this supernet go by
+
+    def accuracy_alone(self, architecture: Architecture) -> tuple[float, float]:
+        """One-shot accuracy of a sub-network, batch norm recalibrated on training images, and its standard error."""
+        space = self.measure.supernet.space
+        scores = self.measure.alone(
+            space.architecture(architecture.choices),
+            lambda network: recalibrate_on_train(network, self.batches, CALIBRATION_IMAGES),
+        )
+        return float(scores.right.mean()), float(scores.right.std(ddof=1)) / len(scores.right) ** 0.5
 
     def samples_folder(self, parent: Path | None = None) -> Path:
         """Apart from the measurements of any other supernet or data."""
@@ -49,16 +58,14 @@ def open_one_shot(supernet: Path, data: str | None = None) -> OpenedSupernet:
             f"`{name}` is not split as when the supernet was trained: it may have learned these validation images",
             hint=f"it was trained on `{trained_on.get('name')}`",
         )
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = checkpoint.model.to(device)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    device = best_device()
     batches = Batches(loaded, checkpoint.space, Augmentation(), device)
-    chosen = torch.randperm(len(loaded.train), generator=torch.Generator().manual_seed(0))[:CALIBRATION_IMAGES]
-    training = Part(loaded.train.images, loaded.train.rows[chosen.sort().values])
     weights = parse_json(path.with_suffix(".json"), CheckpointFile).weights_sha256
     return OpenedSupernet(
         path.parent,
-        OneShot(model, lambda: batches.evaluation(loaded.validation, BATCH), len(loaded.validation)),
-        lambda: batches.evaluation(training, BATCH),
+        OneShot(
+            checkpoint.model.to(device), lambda: batches.evaluation(loaded.validation, BATCH), len(loaded.validation)
+        ),
+        batches,
         {"weights_sha256": weights, "data": name, "split_hash": split},
     )

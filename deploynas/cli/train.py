@@ -30,9 +30,7 @@ SHOWN_SKIPPED = 10
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the run.  [default: runs/SPACE]",
 )
-@click.option(
-    "--recipe", "recipe_name", help="Preset or YAML file.  [default: named as the space, or fashion]"
-)
+@click.option("--recipe", "recipe_name", help="Preset or YAML file.  [default: named as the space, or fashion]")
 @click.option(
     "--set",
     "changes",

@@ -20,7 +20,7 @@ from deploynas.latency.table import Measurement
 from deploynas.latency.worker import Entry
 from deploynas.progress import OnProgress, silent
 
-PERCENTILES = (5, 20, 50, 90, 95, 99)
+PERCENTILES = (5, 35, 50, 90, 95, 99)
 
 
 class BenchResult(BaseModel):

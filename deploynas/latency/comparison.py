@@ -153,7 +153,7 @@ def _overall(rows: list[Row]) -> Verdict:
 
 
 def _per_visit(measured: Measurement, statistic: str) -> list[float]:
-    return [summarise(visit, statistic) for visit in measured.samples_ms]
+    return [summarise(visit, statistic) for visit in measured.settled_ms()]
 
 
 def _holm(p_values: list[float]) -> list[float]:

@@ -19,6 +19,7 @@ import numpy as np
 from deploynas.space import Architecture, Block, Ragged, Space
 
 FOLDS = 10
+REPEATS = 5  # of the cross-validation, each with folds of its own
 # terms of each correction, simplest first; `sum` is what most latency tables are
 METHODS: dict[str, tuple[str, ...]] = {
     "sum": (),
@@ -103,10 +104,11 @@ def _held_out_error(names: tuple[str, ...], terms: list[dict[str, float]], measu
     count = len(terms)
     if count == 0:
         return 0.0
-    order = np.random.default_rng(0).permutation(count)
+    rng = np.random.default_rng(0)
+    folds = [fold for _ in range(REPEATS) for fold in np.array_split(rng.permutation(count), min(FOLDS, count))]
     errors = []
-    for held_out in np.array_split(order, min(FOLDS, count)):
-        kept = np.setdiff1d(order, held_out)
+    for held_out in folds:
+        kept = np.setdiff1d(np.arange(count), held_out)
         coefficients = _solve(names, [terms[i] for i in kept], measured[kept]) if len(kept) else {}
         for i in held_out:
             predicted = sum(coefficients[n] * terms[i][n] for n in names) if names else terms[i]["scale"]

@@ -7,6 +7,7 @@ a run with the same header.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from deploynas.latency.worker import Visit
 class Journal:
     def __init__(self, path: Path, header: dict[str, Any]) -> None:
         self.path = path
-        self.visits: dict[str, list[Visit]] = {}
+        self.visits: list[Visit] = []  # in the order they were made
         self.resumed = self._read(header)
         if not self.resumed:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -26,24 +27,16 @@ class Journal:
         self._file = path.open("a")
 
     def add(self, visit: Visit) -> None:
-        self.visits.setdefault(visit.entry, []).append(visit)
+        self.visits.append(visit)
         self._file.write(visit.model_dump_json() + "\n")
         self._file.flush()
 
-    def of(self, entry: str) -> list[list[float]]:
-        """The raw samples of an entry, one list a visit."""
-        return [visit.samples_ms for visit in self.visits.get(entry, [])]
-
-    def count(self, entry: str, worker: int) -> int:
-        return sum(visit.worker == worker for visit in self.visits.get(entry, []))
+    def counts(self, worker: int) -> Counter[str]:
+        """How often a worker has visited each entry."""
+        return Counter(visit.entry for visit in self.visits if visit.worker == worker)
 
     def close(self) -> None:
         self._file.close()
-
-    def discard(self) -> None:
-        """The table is written; what led to it is in there."""
-        self.close()
-        self.path.unlink(missing_ok=True)
 
     def _read(self, header: dict[str, Any]) -> bool:
         if not self.path.exists():
@@ -61,7 +54,7 @@ class Journal:
                 visit = Visit.model_validate_json(line)
             except ValidationError:
                 break  # the line that the kill cut
-            self.visits.setdefault(visit.entry, []).append(visit)
+            self.visits.append(visit)
             complete.append(line)
         if "\n".join(complete) + "\n" != text:
             self.path.write_text("\n".join(complete) + "\n")

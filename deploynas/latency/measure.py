@@ -11,6 +11,7 @@ import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.worker import Entry, Plan, Visit
@@ -80,25 +81,36 @@ def measure_entries(
 ) -> list[Measurement]:
     """Time entries, interleaved, in as many fresh processes and visits as the device's effort says."""
     effort = device.effort
-    collected: dict[str, list[list[float]]] = {entry.key: [] for entry in entries}
-    total, done = effort.workers * effort.visits * len(entries), 0
+    made: list[Visit] = []
+    total = effort.workers * effort.visits * len(entries)
     for worker in range(effort.workers):
         wanted = {entry.key: effort.visits for entry in entries}
-        for made in visit(device, space, entries, wanted, worker, seed):
-            collected[made.entry].append(made.samples_ms)
-            done += 1
-            on_progress(done / total, f"process {worker + 1} of {effort.workers}")
-    return [measurement(entry.key, collected[entry.key], device) for entry in entries]
+        for one in visit(device, space, entries, wanted, worker, seed):
+            made.append(one)
+            on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
+    found = measurements(made, device)
+    return [found[entry.key] for entry in entries]
 
 
-def measurement(name: str, visits: list[list[float]], device: Device) -> Measurement:
-    error = relative_error(visits, device.statistic)
+def measurements(visits: Sequence[Visit], device: Device) -> dict[str, Measurement]:
+    """What visits, in the order they were made, say about each entry."""
+    slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits])
+    grouped: dict[str, list[tuple[list[float], float]]] = {}
+    for one, factor in zip(visits, slow, strict=True):
+        grouped.setdefault(one.entry, []).append((one.samples_ms, float(factor)))
+    return {name: _measurement(name, made, device) for name, made in grouped.items()}
+
+
+def _measurement(name: str, made: list[tuple[list[float], float]], device: Device) -> Measurement:
+    settled = [np.asarray(samples) / slow for samples, slow in made]
+    error = relative_error(settled, device.statistic)
     return Measurement(
         name=name,
-        latency_ms=summarise(np.concatenate(visits), device.statistic),
+        latency_ms=summarise(np.concatenate(settled), device.statistic),
         relative_error=error,
         stable=error <= device.effort.max_relative_error,
-        samples_ms=visits,
+        samples_ms=[samples for samples, _ in made],
+        slowdown=[round(slow, 4) for _, slow in made],
     )
 
 

@@ -16,7 +16,7 @@ from deploynas.files import now
 from deploynas.latency.correction import IsolatedTable, fit
 from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
 from deploynas.latency.journal import Journal
-from deploynas.latency.measure import measurement, network_entry, visit
+from deploynas.latency.measure import measurements, network_entry, visit
 from deploynas.latency.session import require_provider
 from deploynas.latency.table import (
     Correction,
@@ -136,10 +136,11 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
 def _planned_visits(work: _Work, journal: Journal, on_progress: OnProgress) -> None:
     effort = work.device.effort
     total = effort.workers * effort.visits * len(work.entries)
-    done = sum(len(visits) for visits in journal.visits.values())
+    done = len(journal.visits)
     for worker in range(effort.workers):
+        made = journal.counts(worker)
         for group in _groups(work, worker):
-            missing = {e.key: max(0, effort.visits - journal.count(e.key, worker)) for e in group}
+            missing = {e.key: max(0, effort.visits - made[e.key]) for e in group}
             for _ in _visit(work, journal, group, missing, worker):
                 done += 1
                 on_progress(PLANNED_SHARE * min(1.0, done / total), f"process {worker + 1} of {effort.workers}")
@@ -149,9 +150,10 @@ def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgre
     """Measure unstable entries again, in fresh processes, until they settle or the time is up."""
     device = work.device
     limit, begun = device.effort.time_limit_s, time.monotonic() - started
-    worker = 1 + max((v.worker for visits in journal.visits.values() for v in visits), default=0)
+    worker = 1 + max(visit.worker for visit in journal.visits)
     while True:
-        unstable = [e for e in work.entries if not measurement(e.key, journal.of(e.key), device).stable]
+        measured = measurements(journal.visits, device)
+        unstable = [e for e in work.entries if not measured[e.key].stable]
         if not unstable or time.monotonic() - started > limit:
             return
         missing = {entry.key: device.effort.visits for entry in unstable}
@@ -218,7 +220,7 @@ def _calibration_networks(space: Space, count: int, rng: np.random.Generator) ->
 
 def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:
     device, space = work.device, work.space
-    measured = {entry.key: measurement(entry.key, journal.of(entry.key), device) for entry in work.entries}
+    measured = measurements(journal.visits, device)
     isolated = IsolatedTable(space, *_isolated_arrays(space, {k: m.latency_ms for k, m in measured.items()}))
     networks = [space.architecture(e.choices or []) for e in work.calibration]
     correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.calibration])

@@ -23,7 +23,7 @@ def summarise(samples_ms: Sequence[float] | np.ndarray, statistic: str) -> float
     return float(np.quantile(samples, _quantile(statistic)))
 
 
-def relative_error(visits: Sequence[Sequence[float]], statistic: str) -> float:
+def relative_error(visits: Sequence[Sequence[float] | np.ndarray], statistic: str) -> float:
     """Half-width of the 95 % interval of the statistic, over the statistic itself."""
     if len(visits) < 2:
         return float("inf")

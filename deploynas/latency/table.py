@@ -22,10 +22,15 @@ class Measurement(BaseModel):
     """One thing that was timed. `samples_ms[v]` are the raw samples of its v-th visit."""
 
     name: str
-    latency_ms: float
+    latency_ms: float  # the device's statistic of the settled samples
     relative_error: float  # half-width of the 95 % interval of `latency_ms`, over `latency_ms`
     stable: bool
     samples_ms: list[list[float]]
+    slowdown: list[float]  # by what factor the machine was slower than undisturbed, at each visit
+
+    def settled_ms(self) -> list[list[float]]:
+        """The samples with the machine's slowdown taken out, one list a visit."""
+        return [[ms / slow for ms in visit] for visit, slow in zip(self.samples_ms, self.slowdown, strict=True)]
 
 
 class NetworkMeasurement(Measurement):

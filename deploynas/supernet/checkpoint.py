@@ -72,9 +72,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        raise InputError(
-            f"{path}: its tensors are not those of the network that {path.stem}.json describes"
-        ) from error
+        raise InputError(f"{path}: its tensors are not those of the network that {path.stem}.json describes") from error
     return Checkpoint(model.eval(), space, architecture, file.about)
 
 

@@ -112,12 +112,8 @@ class ElasticBlock(nn.Module):
         self.bn3 = ElasticNorm(len(set(outputs)), any_.out_channels)
         # a row a configuration: which channels it has, and whether it goes without squeeze-and-excitation
         self.register_buffer("widths", _masks([g.mid_channels for g in geometries], mid), persistent=False)
-        self.register_buffer(
-            "reduced", _masks([g.se_channels for g in geometries], reduced), persistent=False
-        )
-        self.register_buffer(
-            "plain", torch.tensor([[not g.se_channels] for g in geometries]), persistent=False
-        )
+        self.register_buffer("reduced", _masks([g.se_channels for g in geometries], reduced), persistent=False)
+        self.register_buffer("plain", torch.tensor([[not g.se_channels] for g in geometries]), persistent=False)
         self._kernel_rows = torch.tensor([*self.kernel_row, INACTIVE])  # INACTIVE indexes the last one
         self._output_rows = torch.tensor(self.output_row)
 
@@ -156,9 +152,7 @@ class ElasticBlock(nn.Module):
         configs = choice.to(x.device)
         gates = self.widths[configs]
         if self.se is not None:
-            squeezed = self.se(
-                x.mean((2, 3)) * gates, self.se.conv_reduce.out_channels, self.reduced[configs]
-            )
+            squeezed = self.se(x.mean((2, 3)) * gates, self.se.conv_reduce.out_channels, self.reduced[configs])
             gates = torch.where(self.plain[configs], gates, gates * squeezed)
         x = _pointwise(x * gates[:, :, None, None], self.conv_pwl.weight)
         rows = self._output_rows[choice]
@@ -169,9 +163,7 @@ class ElasticBlock(nn.Module):
 
     def _depthwise(self, x: Tensor, row: int) -> Tensor:
         kernel, mid = self.kernels[row], x.shape[1]
-        return F.conv2d(
-            x, self.kernel_weight(mid, kernel), stride=self.stride, padding=kernel // 2, groups=mid
-        )
+        return F.conv2d(x, self.kernel_weight(mid, kernel), stride=self.stride, padding=kernel // 2, groups=mid)
 
     def kernel_weight(self, mid: int, kernel: int) -> Tensor:
         """The first channels and the centre of the largest kernel."""

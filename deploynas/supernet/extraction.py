@@ -29,9 +29,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
     """A freshly initialised timm network of this architecture, built as timm builds its `hardcorenas_*`."""
     space = architecture.space
     _require_timm_strides(space)
-    se_layer = partial(
-        SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels
-    )
+    se_layer = partial(SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels)
     model = MobileNetV3(
         block_args=decode_arch_def(to_arch_def(architecture)),
         num_classes=space.classes,
@@ -53,9 +51,7 @@ def extract(supernet: Supernet, architecture: Architecture) -> MobileNetV3:
     """The sub-network with inherited weights; in evaluation mode it computes what the supernet does there."""
     model = timm_model(architecture)
     inherited = {name: view.detach().clone() for name, view in _views(supernet, architecture)}
-    counters = {
-        name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")
-    }
+    counters = {name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")}
     model.load_state_dict({**counters, **inherited})
     return model.train(supernet.training).to(supernet.conv_stem.weight.device)
 
@@ -82,9 +78,7 @@ def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str
     stages, offset = supernet.stages, 1 if supernet.space.first else 0
     own = {name: module for name, module in supernet.named_children() if name != "blocks"}
     fixed = {
-        f"blocks.{i}": blocks
-        for i, blocks in enumerate(supernet.blocks)
-        if not offset <= i < offset + len(stages)
+        f"blocks.{i}": blocks for i, blocks in enumerate(supernet.blocks) if not offset <= i < offset + len(stages)
     }
     for prefix, module in {**own, **fixed}.items():
         for name, tensor in module.state_dict(keep_vars=True).items():

@@ -262,9 +262,7 @@ def _train_transform(data: Data, space: Space, augmentation: Augmentation) -> Ca
     if augmentation.auto_augment:
         fill = tuple(round(255 * m) for m in data.mean)
         options = {"img_mean": fill if space.in_channels == 3 else fill[0], "translate_const": min(size) // 4}
-        make = (
-            rand_augment_transform if augmentation.auto_augment.startswith("rand") else auto_augment_transform
-        )
+        make = rand_augment_transform if augmentation.auto_augment.startswith("rand") else auto_augment_transform
         steps.append(make(augmentation.auto_augment, options))
     steps += _to_tensor(data, space)
     if augmentation.random_erasing:

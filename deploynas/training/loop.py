@@ -42,9 +42,7 @@ LOG_EVERY_STEPS = 10
 class Objective(Protocol):
     """What is minimised: the loss and the logits of one batch."""
 
-    def __call__(
-        self, model: nn.Module, images: Tensor, labels: Tensor, step: int
-    ) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -121,9 +119,7 @@ class _Loop:
     def run(self) -> nn.Module:
         self._resume()
         network = self.processes.wrap(self.trainee.model, self.machine.some_unused).train()
-        stream = self.batches.train(
-            self.schedule.batch, self.step, self.steps, self.place.seed, self.processes.share
-        )
+        stream = self.batches.train(self.schedule.batch, self.step, self.steps, self.place.seed, self.processes.share)
         saved = started = time.monotonic()
         first_step = self.step
         with _stop_requests() as stop_requested:
@@ -190,11 +186,7 @@ class _Loop:
             "images_per_s": rate,
         }
         last = epoch == self.schedule.epochs
-        if (
-            self.validate
-            and self.processes.first
-            and (last or epoch % self.schedule.validate_every_epochs == 0)
-        ):
+        if self.validate and self.processes.first and (last or epoch % self.schedule.validate_every_epochs == 0):
             record["validation_accuracy"] = self.validate(self.averaged.eval())
         self.metrics.add(self.place.phase, self.step, **record)
 

@@ -46,9 +46,7 @@ class OneShotPaths:
             logits = model(images, architecture)
         else:
             # drawn for all processes together; a batch may be short of images that could not be read
-            paths = random_paths(self.space, self.schedule.batch, generator)[
-                self.share.rows(self.schedule.batch)
-            ]
+            paths = random_paths(self.space, self.schedule.batch, generator)[self.share.rows(self.schedule.batch)]
             logits = model(images, paths[: len(images)])
         smoothing, distillation = self.schedule.label_smoothing, self.schedule.distillation
         return distilled_loss(logits, images, labels, smoothing, self.teacher, distillation), logits

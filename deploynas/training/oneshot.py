@@ -51,9 +51,7 @@ class SubnetworkAccuracy:
     @classmethod
     def of(cls, accuracies: list[float]) -> SubnetworkAccuracy:
         values = np.array(accuracies)
-        return cls(
-            len(values), *(float(v) for v in (values.mean(), values.std(ddof=1), values.min(), values.max()))
-        )
+        return cls(len(values), *(float(v) for v in (values.mean(), values.std(ddof=1), values.min(), values.max())))
 
 
 @dataclass(frozen=True)
@@ -202,9 +200,7 @@ class _Run:
         accuracies = []
         for i in range(self.recipe.report_networks):
             accuracies.append(accuracy(trained, self.batches, validation, self.space.sample(rng)))
-            self.on_progress(
-                0.95 + 0.05 * (i + 1) / self.recipe.report_networks, f"random sub-network {i + 1}"
-            )
+            self.on_progress(0.95 + 0.05 * (i + 1) / self.recipe.report_networks, f"random sub-network {i + 1}")
         return trained, {"subnetworks": asdict(SubnetworkAccuracy.of(accuracies)), "accuracies": accuracies}
 
     def _fit(
@@ -219,9 +215,7 @@ class _Run:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
         place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
-        machine = Machine(
-            self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR
-        )
+        machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
         trained = fit(model, objective, self.batches, schedule, place, machine, validate, on_progress)
         assert isinstance(trained, Supernet)
         return trained

@@ -93,9 +93,7 @@ class Recipe(_Strict):
             with resources.as_file(resources.files("deploynas.training.recipes") / f"{source}.yaml") as path:
                 recipe = read_yaml(path, cls)
         elif not Path(source).exists() and not str(source).endswith((".yaml", ".yml")):
-            raise InputError(
-                f"no recipe `{source}`", hint=f"{', '.join(PRESETS)}, or the path of a YAML file"
-            )
+            raise InputError(f"no recipe `{source}`", hint=f"{', '.join(PRESETS)}, or the path of a YAML file")
         else:
             recipe = read_yaml(Path(source), cls)
         return recipe.changed(changes)

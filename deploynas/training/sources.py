@@ -166,9 +166,7 @@ def _cifar_sheets(folder: Path) -> Source:
             raise InputError(f"{folder}: {len(rows)} rows of {rows.shape[1]} pixels for {len(labels)} labels")
         return PixelImages.of(rows.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2), labels)
 
-    train = part(
-        [f"data_batch_{i}.png" for i in range(1, 6)], "train_lables.json"
-    )  # the package's own spelling
+    train = part([f"data_batch_{i}.png" for i in range(1, 6)], "train_lables.json")  # the package's own spelling
     return Source(CIFAR10_CLASSES, train, None, part(["test_batch.png"], "test_lables.json"))
 
 
@@ -225,9 +223,7 @@ def _files(folder: Path, expected: tuple[str, ...] | None) -> tuple[tuple[str, .
     classes = tuple(sorted(d.name for d in folder.iterdir() if d.is_dir()))
     if expected is not None and classes != expected:
         odd = ", ".join(sorted(set(classes) ^ set(expected))[:5])
-        raise InputError(
-            f"{folder}: its classes are not those of the training folder (first differences: {odd})"
-        )
+        raise InputError(f"{folder}: its classes are not those of the training folder (first differences: {odd})")
     files = [
         (path, label)
         for label, name in enumerate(classes)
@@ -252,9 +248,7 @@ def timm_dataset(name: str, root: str) -> Source:
 
     train, test = part("train"), part("validation")
     if not hasattr(train, "__getitem__") or not hasattr(train, "__len__"):
-        raise InputError(
-            f"`{name}` can only be streamed", hint="unpack it to folders and use --data folder:DIR"
-        )
+        raise InputError(f"`{name}` can only be streamed", hint="unpack it to folders and use --data folder:DIR")
     names = tuple(str(c) for c in getattr(train, "classes", ()))
     images = _of_dataset(train, name)
     classes = names or tuple(str(label) for label in range(int(images.labels.max()) + 1))

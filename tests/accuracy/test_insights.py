@@ -49,7 +49,7 @@ def test_errors_of_comparisons_are_right():
     """Simulated: deviations of independent means of known variance."""
     rng, sigma = np.random.default_rng(0), 0.002
     gains, stated = [], None
-    for _ in range(400):
+    for _ in range(200):
         raw = [rng.normal(scale=sigma, size=(4, 12)) for _ in SPACE.stages]
         deviations = [r - r.mean(1, keepdims=True) for r in raw]
         se = sigma * (11 / 12) ** 0.5
@@ -60,7 +60,7 @@ def test_errors_of_comparisons_are_right():
         one = find(insights_of(e), "kernel", "stage 1")
         gains.append(one.gain)
         stated = one.gain_se
-    assert stated == pytest.approx(np.std(gains), rel=0.12)
+    assert stated == pytest.approx(np.std(gains), rel=0.15)  # a deviation of 200 is known to 5 %
 
 
 def test_costs_are_the_same_means_over_the_table():

@@ -91,7 +91,7 @@ def test_the_k_best_come_best_first(search):
     networks = document(search("--latency", "a.json:2.5", "--top", "5", "--json"))["networks"]
     accuracies = [network["accuracy"] for network in networks]
     assert len(networks) == 5 and accuracies == sorted(accuracies, reverse=True)
-    assert "1: ds_" in search("--latency", "a.json:2.5", "--top", "5").out
+    assert "1: ir_" in search("--latency", "a.json:2.5", "--top", "5").out
 
 
 def test_one_network_for_two_devices_and_what_each_loses_by_it(search):

@@ -13,7 +13,9 @@ from deploynas.errors import InputError
 from deploynas.files import write_json
 from deploynas.latency.bench import BenchResult, bench
 from deploynas.latency.comparison import compare
+from deploynas.latency.measure import measurements
 from deploynas.latency.table import Measurement
+from deploynas.latency.worker import Visit
 from deploynas.space import Space
 
 
@@ -76,10 +78,9 @@ def _written(result: BenchResult, path: Path, factor: float, noise: float = 0.01
     """The same bench result with made-up samples, `factor` times as slow as 10 ms."""
     rng = np.random.default_rng(0)
     visits = [[10 * factor * float(1 + noise * abs(rng.standard_normal()))] * 4 for _ in range(20)]
-    from deploynas.latency.measure import measurement
-
     device = Device.model_validate(result.device)
-    changed = result.model_copy(update={"measurement": measurement("m", visits, device)})
+    made = measurements([Visit(entry="m", samples_ms=samples) for samples in visits], device)
+    changed = result.model_copy(update={"measurement": made["m"]})
     if hardware:
         changed.provenance["hardware"] = {**result.provenance["hardware"], "fingerprint": hardware}
     write_json(path, changed.model_dump(by_alias=True))
@@ -126,7 +127,12 @@ def test_false_alarms_are_rare_over_many_entries() -> None:
             visits = [[float(v)] for v in 1 + 0.2 * abs(rng.standard_normal(10))]
             value = float(np.quantile(np.concatenate(visits), 0.2))
             entries[str(i)] = Measurement(
-                name=str(i), latency_ms=value, relative_error=0.01, stable=True, samples_ms=visits
+                name=str(i),
+                latency_ms=value,
+                relative_error=0.01,
+                stable=True,
+                samples_ms=visits,
+                slowdown=[1.0] * len(visits),
             )
         return _Side(kind="table", entries=entries, statistic="p20", device_hash="", hardware={})
 

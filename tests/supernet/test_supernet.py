@@ -57,9 +57,7 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
 
 
 def images_for(space: Space, n: int) -> torch.Tensor:
-    return torch.randn(
-        n, space.in_channels, space.height, space.width, generator=torch.Generator().manual_seed(1)
-    )
+    return torch.randn(n, space.in_channels, space.height, space.width, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="module", params=["fashion", "odd", "odd-plain"])
@@ -68,9 +66,7 @@ def supernet(request, tmp_path_factory) -> Supernet:
         space = Space.load("fashion")
     else:
         plain = request.param == "odd-plain"
-        space = tiny_space(
-            tmp_path_factory.mktemp("space"), stem=1 if plain else 2, first=not plain, hidden=not plain
-        )
+        space = tiny_space(tmp_path_factory.mktemp("space"), stem=1 if plain else 2, first=not plain, hidden=not plain)
     return randomise(Supernet(space))
 
 
@@ -127,9 +123,7 @@ def test_timms_hardcorenas_models_are_sub_networks(letter):
     images = images_for(space, 1)[:, :, :64, :64].double()
     expected = theirs(images)
     torch.testing.assert_close(supernet(images, architecture), expected)
-    torch.testing.assert_close(
-        extract(supernet, architecture).double()(images), expected, rtol=1e-4, atol=1e-4
-    )
+    torch.testing.assert_close(extract(supernet, architecture).double()(images), expected, rtol=1e-4, atol=1e-4)
 
 
 def _arch_def(module, letter: str) -> list[list[str]]:
@@ -196,12 +190,8 @@ def test_recalibrated_statistics_are_the_exact_moments_of_all_batches(tmp_path):
     heaviest = supernet.space.heaviest()
     recalibrate(supernet, [(images, heaviest) for images in batches])
     features = torch.cat([supernet.conv_stem(images) for images in batches]).double()
-    torch.testing.assert_close(
-        supernet.bn1.running_mean.double(), features.mean((0, 2, 3)), rtol=1e-5, atol=1e-5
-    )
-    torch.testing.assert_close(
-        supernet.bn1.running_var.double(), features.var((0, 2, 3)), rtol=1e-4, atol=1e-5
-    )
+    torch.testing.assert_close(supernet.bn1.running_mean.double(), features.mean((0, 2, 3)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(supernet.bn1.running_var.double(), features.var((0, 2, 3)), rtol=1e-4, atol=1e-5)
     assert not supernet.training
 
 

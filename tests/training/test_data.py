@@ -96,9 +96,7 @@ def test_cifar10_reads_the_npm_package_and_the_python_batches_alike(tmp_path):
     (sheets / "test_lables.json").write_text(json.dumps(labels[20:]))
     for folder in (tmp_path / "npm", batches):
         source = cifar10(folder)
-        assert torch.equal(
-            source.train.pixels, torch.from_numpy(np.concatenate(everything[:5])).permute(0, 3, 1, 2)
-        )
+        assert torch.equal(source.train.pixels, torch.from_numpy(np.concatenate(everything[:5])).permute(0, 3, 1, 2))
         assert source.train.labels.tolist() + source.test.labels.tolist() == labels
 
 
@@ -183,9 +181,7 @@ def test_two_processes_see_together_what_one_sees_alone(auto_augment):
 def test_an_epoch_is_a_permutation_and_epochs_differ():
     space = Space.load("fashion")
     data = load_data("fashion-mini", space)
-    marked = PixelImages(
-        torch.arange(64).view(-1, 1, 1, 1).expand(-1, 1, 28, 28).to(torch.uint8), torch.arange(64)
-    )
+    marked = PixelImages(torch.arange(64).view(-1, 1, 1, 1).expand(-1, 1, 28, 28).to(torch.uint8), torch.arange(64))
     data = type(data)(data.name, data.classes, _part(marked), data.validation, None, data.mean, data.std)
     batches = Batches(data, space, Augmentation(flip=0))
     labels = [y.tolist() for _, y in batches.train(16, 0, 8, seed=0, share=Share())]

@@ -60,9 +60,7 @@ def reference(tmp_path_factory) -> Path:
 
     folder = tmp_path_factory.mktemp("reference")
     (folder / "tiny.yaml").write_text(SPACE)
-    subprocess.run(
-        [sys.executable, *command(folder / "tiny.yaml", folder / "run")], env=environment(), check=True
-    )
+    subprocess.run([sys.executable, *command(folder / "tiny.yaml", folder / "run")], env=environment(), check=True)
     return folder / "run"
 
 
@@ -115,9 +113,7 @@ def test_kill_9_at_random_moments(reference, space_file, tmp_path):
     rng = random.Random(0)
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=0")]
     for _ in range(2):
-        process = subprocess.Popen(
-            run, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(run, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while process.poll() is None and not (tmp_path / "run" / "state.json").exists():
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 1))
@@ -223,14 +219,10 @@ def test_distillation_is_the_mean_of_label_and_teacher():
     labels = torch.tensor([0, 1, 2, 3, 0, 1])
     images = torch.zeros(6, 1)
     plain = distilled_loss(logits, images, labels, 0.1, None, None)
-    own = distilled_loss(
-        logits, images, labels, 0.1, lambda x: logits, Distillation(weight=0.3, temperature=2)
-    )
+    own = distilled_loss(logits, images, labels, 0.1, lambda x: logits, Distillation(weight=0.3, temperature=2))
     torch.testing.assert_close(own, 0.7 * plain)  # a teacher of the same opinion adds nothing
     teacher = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
-    taught = distilled_loss(
-        logits, images, labels, 0.1, lambda x: teacher, Distillation(weight=1, temperature=2)
-    )
+    taught = distilled_loss(logits, images, labels, 0.1, lambda x: teacher, Distillation(weight=1, temperature=2))
     p, q = (teacher / 2).softmax(1), (logits / 2).softmax(1)
     torch.testing.assert_close(taught, 4 * (p * (p / q).log()).sum(1).mean())
 
