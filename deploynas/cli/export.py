@@ -56,13 +56,14 @@ def with_bundle_options(function: Any) -> Any:
     return function
 
 
-def wishes_of(options: dict[str, Any], int8: bool) -> Wishes:
+def wishes_of(options: dict[str, Any]) -> Wishes:
+    """What the options of `with_bundle_options` ask for."""
     from deploynas.export.calibration import Calibration
     from deploynas.shipping.delivery import Wishes
 
     calibration = Calibration(options["calibration_method"], options["calibration_share"], options["per_channel"])
     return Wishes(
-        calibration=calibration if int8 else None,
+        calibration=calibration if options["int8"] else None,
         max_accuracy_drop=options["max_accuracy_drop"],
         opset=options["opset"],
         triton=options["triton"],
@@ -125,7 +126,7 @@ def command(
     data = data or about.get("data", {}).get("name")
     if not data:
         raise InputError(f"{network} does not say what it was trained on", hint="give `--data`")
-    wishes = wishes_of(options, options["int8"])
+    wishes = wishes_of(options)
     delivered, missed = [], []
     for name, budget in [(device_name, max_latency_ms), *(split_budget(text) for text in also_on)]:
         try:

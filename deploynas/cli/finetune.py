@@ -62,6 +62,7 @@ def command(
     """
     from deploynas.progress import silent
     from deploynas.shipping.sources import remember
+    from deploynas.space import Architecture
     from deploynas.supernet.checkpoint import load_checkpoint
     from deploynas.training.finetune import finetune
     from deploynas.training.recipe import PRESETS, Recipe
@@ -74,7 +75,7 @@ def command(
             raise InputError("`--architecture` needs `--supernet`")
         supernet = Path("runs") / found.space.name / "w_star.safetensors"
     trained = load_checkpoint(supernet)
-    architecture = found or _parsed(text or "", trained.space)
+    architecture = found or Architecture.parse(text or "", trained.space)
     preset = trained.space.name if trained.space.name in PRESETS else "fashion"
     recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
     data = data or trained.about.get("data", {}).get("name")
@@ -108,13 +109,6 @@ def _picked(path: Path, pick: int) -> Architecture:
     if pick > len(networks):
         raise InputError(f"{path} has {len(networks)} networks, there is no number {pick}")
     return file.the_space().architecture(networks[pick - 1].choices)
-
-
-def _parsed(text: str, space: object) -> Architecture:
-    from deploynas.space import Architecture, Space
-
-    assert isinstance(space, Space)
-    return Architecture.parse(text, space)
 
 
 def _report(result: FinetuneResult, seconds: float, as_json: bool) -> None:

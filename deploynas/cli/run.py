@@ -89,7 +89,7 @@ def command(
     preset = space.name if space.name in PRESETS else "fashion"
     recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
     out = out or Path("runs") / space.name
-    run = Run(out, space, data, recipe, teacher, wishes_of(options, options["int8"]), force)
+    run = Run(out, space, data, recipe, teacher, wishes_of(options), force)
     wanted = _wanted(devices, max_latency_ms)
     started = time.monotonic()
     tables = {name: _profile(run, name) for name, _ in wanted}

@@ -134,7 +134,7 @@ class QuantizedWriter(GraphWriter):
         bias_scale = scale * self._scales[x]
         return [
             self._dequantized(f"{name}/weight", rounded.astype(np.int8), scale),
-            self._dequantized(f"{name}/bias", np.rint(bias / bias_scale).astype(np.int32), bias_scale),
+            self._dequantized(f"{name}/bias", _int32(bias / bias_scale), bias_scale),
         ]
 
     def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray) -> str:
@@ -145,6 +145,12 @@ class QuantizedWriter(GraphWriter):
         ]
         self._node("DequantizeLinear", _reading(name), inputs, axis=0)
         return _reading(name)
+
+
+def _int32(value: np.ndarray) -> np.ndarray:
+    """Rounded; saturated where a scale is so small (a range that collapsed) that the value does not fit."""
+    limits = np.iinfo(np.int32)
+    return np.clip(np.rint(value.astype(np.float64)), limits.min, limits.max).astype(np.int32)
 
 
 def _reading(name: str) -> str:

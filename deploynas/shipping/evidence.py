@@ -220,7 +220,7 @@ def _table_networks(evidence: Evidence) -> list[PredictedMeasured]:
 
 
 def _rounds(evidence: Evidence) -> list[Round]:
-    """The networks that were only measured, and those that were exported, in the order of trying."""
+    """First the networks that were only measured, then those that were exported."""
     probes = [
         Round(
             target_ms=probe.target_ms,

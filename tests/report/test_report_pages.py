@@ -170,6 +170,7 @@ HOVER = """
 <script>
 addEventListener("load", () => {
   const point = document.querySelectorAll("#frontier .point.predicted")[3];
+  point.scrollIntoView({ block: "center" });
   const box = point.getBoundingClientRect();
   const at = { clientX: box.x + box.width / 2, clientY: box.y + box.height / 2, bubbles: true };
   const found = document.elementFromPoint(at.clientX, at.clientY).closest("[data-tip]");

@@ -1,0 +1,81 @@
+"""The promise: what is shipped was measured within the budget, whatever the table had said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from deploynas.device import Device
+from deploynas.errors import GateError
+from deploynas.export.bundle import check_manifest
+from deploynas.latency.table import LatencyTable
+from deploynas.shipping import candidates as candidates_module
+from deploynas.shipping import delivery
+from deploynas.shipping.candidates import Candidates, inheriting
+from deploynas.shipping.delivery import Wishes, deliver, delivered
+from deploynas.shipping.sources import KnownTable, Sources
+from deploynas.space import Architecture
+
+SETTINGS = {"finetune": {"epochs": 1, "batch": 1000, "lr": 0.02}, "recalibration_images": 200}
+SLOWER = 1.1  # this device than its table
+
+
+@pytest.fixture
+def slow_device(files: Path, monkeypatch) -> Device:
+    """The real runtime, with a clock that always shows the table's word times 1.1."""
+    table, real = LatencyTable.load(files / "table.json"), (delivery.bench, candidates_module.measure_networks)
+
+    def bench(path: Path, device: Device, runs: int):
+        properties = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+        architecture = Architecture.parse(properties["architecture"], table.space)
+        result = real[0](path, device, runs=10)
+        timed = result.measurement.model_copy(update={"latency_ms": SLOWER * table.predict(architecture)})
+        return result.model_copy(update={"measurement": timed})
+
+    def measure(device: Device, space: object, architectures: list[Architecture], **options: object):
+        measured = real[1](device, space, architectures, **options)
+        return [
+            m.model_copy(update={"latency_ms": SLOWER * table.predict(a)})
+            for m, a in zip(measured, architectures, strict=True)
+        ]
+
+    monkeypatch.setattr(delivery, "bench", bench)
+    monkeypatch.setattr(candidates_module, "measure_networks", measure)
+    return Device.load(files / "quick.yaml")
+
+
+@pytest.fixture
+def heaviest(files: Path, slow_device: Device, tmp_path: Path) -> Candidates:
+    """Candidates that begin with the heaviest network of the space, fine-tuned."""
+    table = LatencyTable.load(files / "table.json")
+    known = KnownTable(files / "table.json", table, None)
+    sources = Sources(files / "w_star.safetensors", files / "estimator.json", None, (known,))
+    fine_tune = inheriting(sources, "fashion-mini", tmp_path / "networks", SETTINGS)
+    given = fine_tune(table.space.heaviest())
+    return Candidates(slow_device, table.space, sources, known, fine_tune, given=given)
+
+
+def test_over_budget_another_network_is_found_fine_tuned_and_shipped(heaviest: Candidates, tmp_path: Path) -> None:
+    assert heaviest.table is not None
+    table, space = heaviest.table.table, heaviest.space
+    budget = 0.8 * SLOWER * table.predict(space.heaviest())
+    report = deliver(heaviest, budget, "fashion-mini", tmp_path / "bundle", Wishes(frontier_points=2)).report
+    shipped = space.architecture(report.choices)
+    assert shipped != space.heaviest() and report.shipped.latency_ms <= budget
+    assert report.predicted_ms == table.predict(shipped) <= budget / SLOWER
+    assert report.rounds[-1].measured_ms <= budget and any(r.measured_ms > budget for r in report.rounds)
+    manifest = check_manifest(tmp_path / "bundle")
+    assert manifest.lineage["network"] and "networks" in manifest.lineage["network"].path
+    found = delivered(tmp_path / "bundle", heaviest.sources, heaviest.table, budget)
+    assert found is not None and found.choices == report.choices
+    assert delivered(tmp_path / "bundle", heaviest.sources, heaviest.table, 2 * budget) is None
+
+
+def test_a_budget_below_the_fastest_network_is_a_gate(heaviest: Candidates, tmp_path: Path) -> None:
+    assert heaviest.table is not None
+    budget = 0.9 * heaviest.table.table.predict(heaviest.space.smallest())
+    with pytest.raises(GateError, match="is not met: the fastest of 1 network took"):
+        deliver(heaviest, budget, "fashion-mini", tmp_path / "bundle", Wishes())
+    assert not (tmp_path / "bundle").exists()
