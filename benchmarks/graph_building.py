@@ -1,6 +1,6 @@
 """How long the ONNX graphs of a whole space take: every block configuration, and whole networks.
 
-    python benchmarks/graph_building.py
+python benchmarks/graph_building.py
 """
 
 from __future__ import annotations
