@@ -180,7 +180,8 @@ def _sentence(insight: Insight, stands_out: bool) -> str:
         "kernel": f"a {high}x{high} kernel instead of {low}x{low}",
         "se": "squeeze-and-excitation" + ("" if low == "none" else f" {high} instead of {low}"),
     }[insight.aspect]
-    verb = ("pays most" if stands_out else "pays") if insight.gain > 0 else "does harm"
+    ending = "" if insight.aspect == "depth" and high != "1" else "s"  # blocks pay, a kernel pays
+    verb = (f"pay{ending} most" if stands_out else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
     points = f"{100 * insight.gain:+.2f} ± {100 * (insight.gain_se or 0):.2f} points"
     cost = ""
     if insight.cost_ms is not None:

@@ -79,7 +79,7 @@ def test_costs_are_the_same_means_over_the_table():
 def test_what_was_planted_is_said_and_nothing_else():
     findings = findings_of(insights_of(estimator()))
     assert findings[0].startswith("Squeeze-and-excitation pays most in stage 5: +1.0")
-    assert all("stage 5" in f or "block" in f or "4 blocks instead of 3 pays" in f for f in findings)
+    assert all("stage 5" in f or "block" in f or "4 blocks instead of 3 pay" in f for f in findings)
 
 
 def test_large_error_bars_silence_it():
