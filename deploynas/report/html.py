@@ -18,6 +18,7 @@ _LEGEND_SHAPES = {
     "shipped": '<path d="M8,0L10.3,5.3L16,5.7L11.6,9.4L13,15L8,12L3,15L4.4,9.4L0,5.7L5.7,5.3Z"/>',
     "int8": '<path d="M8,0L10.3,5.3L16,5.7L11.6,9.4L13,15L8,12L3,15L4.4,9.4L0,5.7L5.7,5.3Z"/>',
 }
+FAR = 2.0  # times the slowest network: a budget beyond is not drawn
 
 
 def html(report: ReportFile) -> str:
@@ -110,8 +111,11 @@ def _frontier(report: ReportFile) -> str:
                 (title, *_facts(file.latency_ms, file.accuracy), *_stages(report.architecture)),
             )
         )
-    budget = report.budget_ms
-    xs = [mark.x for mark in marks] + ([budget] if budget is not None else [])
+    xs, budget = [mark.x for mark in marks], report.budget_ms
+    if budget is not None and budget < FAR * max(xs):
+        xs.append(budget)
+    else:
+        budget = None  # a line so far away would squeeze everything else; the tile above names it
     plot = Plot(
         "frontier",
         f"Accuracy against latency: {len(report.frontier)} predicted optima, {len(report.measured)} measured networks",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 16, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 46
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,12 @@ class Plot:
             y = self._y(tick)
             parts.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
             parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{self.y.text(tick)}</text>')
-        middle_x, middle_y = (LEFT + right) / 2, (TOP + bottom) / 2
-        parts.append(
-            f'<text class="label" x="{middle_x}" y="{HEIGHT - 6}" text-anchor="middle">{escape(self.x.label)}</text>'
-        )
-        parts.append(
-            f'<text class="label" transform="translate(14 {middle_y}) rotate(-90)" text-anchor="middle">'
-            f"{escape(self.y.label)}</text>"
-        )
+        # the label of the upright axis lies on top of it: turned letters are hard to read, on a phone most of all
+        for x, y, anchor, text in (
+            ((LEFT + right) / 2, HEIGHT - 6, "middle", self.x.label),
+            (4, TOP - 16, "start", self.y.label),
+        ):
+            parts.append(f'<text class="label" x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>')
         return parts
 
     def _lines(self) -> list[str]:

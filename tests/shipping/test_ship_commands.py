@@ -70,6 +70,19 @@ def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:
     assert again.code == 0 and check_manifest(bundle)
 
 
+def test_a_further_device_gets_a_bundle_of_its_own_and_a_miss_does_not_take_the_others_along(
+    fine_tuned, tmp_path: Path
+) -> None:
+    for name in ("second", "third"):
+        (tmp_path / f"{name}.yaml").write_text((tmp_path / "quick.yaml").read_text().replace("quick", name))
+    arguments = ["--device", "quick.yaml", "--max-latency-ms", "1000", "--also-on", "second.yaml:1000"]
+    done = fine_tuned("export", "found", *arguments, "--also-on", "third.yaml:1e-6", "--json")
+    assert done.code == 3 and "third.yaml" in done.err and "were written" in done.err
+    assert [report["device"]["name"] for report in json.loads(done.out)] == ["quick", "second"]
+    index = (tmp_path / "bundles" / "index.html").read_text()
+    assert "quick/report.html" in index and "second/report.html" in index and "third" not in index
+
+
 def test_a_budget_that_cannot_be_met_exits_with_3_and_leaves_nothing(fine_tuned, tmp_path: Path) -> None:
     done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1e-6")
     assert done.code == 3 and "not met: the fastest of 1 network took" in done.err
