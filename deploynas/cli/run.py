@@ -195,16 +195,17 @@ def _ship(run: Run, table_path: Path, device_name: str, budget: float | None) ->
     known = KnownTable(table_path, table, budget)
     sources = Sources(run.supernet, run.estimator, table_path.with_name("search.json"), (known,), teacher=run.teacher)
     bundle = run.out / "bundles" / device.name
-    if not run.force and (done := delivered(bundle, sources, known, budget)):
+    included = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
+    settings = run.recipe.model_dump(include=included, mode="json")
+    asked = {**settings, "teacher": run.teacher}
+    if not run.force and (done := delivered(bundle, sources, known, budget, run.wishes, asked)):
         say(f"export: {bundle} is there")
         return done
-    included = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
-    settings = run.recipe.model_dump(include=included)
     with progress_bar(f"fine-tune and export for {device.name}") as on_progress:
         fine_tune = inheriting(sources, run.data, table_path.parent / "networks", settings, on_progress)
         candidates = Candidates(device, run.space, sources, known, fine_tune, on_progress=on_progress)
         candidates.given = fine_tune(_search(run, candidates, known, budget))
-        return deliver(candidates, budget, run.data, bundle, run.wishes, on_progress).report
+        return deliver(candidates, budget, run.data, bundle, run.wishes, on_progress, asked).report
 
 
 def _search(run: Run, candidates: Any, known: KnownTable, budget: float) -> Architecture:

@@ -96,7 +96,7 @@ def inheriting(
             sources.supernet,
             architecture,
             data,
-            folder / content_hash(architecture.choices),
+            folder / content_hash([architecture.choices, settings, sources.teacher]),
             recipe,
             teacher=sources.teacher,
             lineage=remember(sources.search, sources.supernet, sources.teacher),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, Int8File, fp32_file, int8_file
 from deploynas.export.triton import write_repository
-from deploynas.files import write_bytes, write_json
+from deploynas.files import content_hash, write_bytes, write_json
 from deploynas.graph import OPSET
 from deploynas.latency.bench import BenchResult, bench
 from deploynas.notation import to_text
@@ -72,8 +72,12 @@ def deliver(
     out: Path,
     wishes: Wishes,
     on_progress: OnProgress = silent,
+    settings: dict[str, Any] | None = None,
 ) -> Delivery:
-    """Write a bundle to `out`, or raise and leave nothing; `GateError` when the budget is not met."""
+    """Write a bundle to `out`, or raise and leave nothing; `GateError` when the budget is not met.
+
+    `settings` is what else decided the outcome (a recipe), remembered for `delivered`.
+    """
     device, rounds = candidates.device, list[Attempt[Exported]]()
     batches = open_batches(data, candidates.space)
     with staged(out) as stage:
@@ -98,12 +102,20 @@ def deliver(
         on_progress(0.97, "writing")
         _fill(stage, rounds[-1].what, report, device, batches, wishes.triton)
         lineage = candidates.sources.lineage(rounds[-1].what.network, candidates.table)
-        write_manifest(stage, lineage, {"device": device.describe(), "data": batches.data.describe()})
+        about = {"device": device.describe(), "data": batches.data.describe(), "asked": _asked(wishes, settings)}
+        write_manifest(stage, lineage, about)
     return Delivery(out, report)
 
 
-def delivered(folder: Path, sources: Sources, table: KnownTable, budget_ms: float) -> ReportFile | None:
-    """The report of a bundle that was made from the same files for the same budget; None if there is none."""
+def delivered(
+    folder: Path,
+    sources: Sources,
+    table: KnownTable,
+    budget_ms: float,
+    wishes: Wishes,
+    settings: dict[str, Any] | None = None,
+) -> ReportFile | None:
+    """The report of a bundle that was made from the same files for the same wishes; None if there is none."""
     if not (folder / MANIFEST).exists():
         return None
     manifest, report = check_manifest(folder), ReportFile.load(folder)
@@ -111,7 +123,12 @@ def delivered(folder: Path, sources: Sources, table: KnownTable, budget_ms: floa
     same = all(
         _sha256(manifest.lineage.get(name)) == _sha256(wanted[name]) for name in ("table", "estimator", "supernet")
     )
+    same = same and manifest.about.get("asked") == _asked(wishes, settings)
     return report if same and report.budget_ms == budget_ms else None
+
+
+def _asked(wishes: Wishes, settings: dict[str, Any] | None) -> str:
+    return content_hash({"wishes": asdict(wishes), "settings": settings or {}})
 
 
 def _sha256(found: Origin | None) -> str | None:

@@ -68,9 +68,11 @@ def test_over_budget_another_network_is_found_fine_tuned_and_shipped(heaviest: C
     assert report.rounds[-1].measured_ms <= budget and any(r.measured_ms > budget for r in report.rounds)
     manifest = check_manifest(tmp_path / "bundle")
     assert manifest.lineage["network"] and "networks" in manifest.lineage["network"].path
-    found = delivered(tmp_path / "bundle", heaviest.sources, heaviest.table, budget)
+    made = (tmp_path / "bundle", heaviest.sources, heaviest.table)
+    found = delivered(*made, budget, Wishes(frontier_points=2))
     assert found is not None and found.choices == report.choices
-    assert delivered(tmp_path / "bundle", heaviest.sources, heaviest.table, 2 * budget) is None
+    assert delivered(*made, 2 * budget, Wishes(frontier_points=2)) is None
+    assert delivered(*made, budget, Wishes(frontier_points=2, triton=True)) is None
 
 
 def test_a_budget_below_the_fastest_network_is_a_gate(heaviest: Candidates, tmp_path: Path) -> None:
