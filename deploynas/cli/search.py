@@ -129,7 +129,7 @@ def command(
     if out:
         say(f"wrote {out}")
         if document.networks:
-            say(f"next: deploynas finetune {out}")
+            say(f"next: deploynas finetune {out} --supernet RUN/w_star.safetensors")
 
 
 def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: int | None, dry_run: bool) -> None:

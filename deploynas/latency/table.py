@@ -26,11 +26,12 @@ class Measurement(BaseModel):
     relative_error: float  # half-width of the 95 % interval of `latency_ms`, over `latency_ms`
     stable: bool
     samples_ms: list[list[float]]
-    slowdown: list[float]  # by what factor the machine was slower than undisturbed, at each visit
+    slowdown: list[float] = []  # by what factor the machine was slower than undisturbed, at each visit
 
     def settled_ms(self) -> list[list[float]]:
         """The samples with the machine's slowdown taken out, one list a visit."""
-        return [[ms / slow for ms in visit] for visit, slow in zip(self.samples_ms, self.slowdown, strict=True)]
+        slowdown = self.slowdown or [1.0] * len(self.samples_ms)
+        return [[ms / slow for ms in visit] for visit, slow in zip(self.samples_ms, slowdown, strict=True)]
 
 
 class NetworkMeasurement(Measurement):
