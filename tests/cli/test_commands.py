@@ -66,7 +66,13 @@ def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     call = [sys.executable, str(ROOT / "cli.py"), "profile", "--device", "slow.yaml", "--space", "tiny.yaml"]
     process = subprocess.Popen(
-        [*call, "--out", "slow.json"], cwd=folder, env=environment, stderr=subprocess.PIPE, start_new_session=True
+        [*call, "--out", "slow.json"],
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        # whoever runs the tests in the background may have had Ctrl-C ignored, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     journal = folder / "slow.partial.jsonl"
     while not journal.exists() or journal.read_text().count("\n") < 10:
