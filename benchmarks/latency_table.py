@@ -7,8 +7,9 @@
 Prints our prediction beside the plain sum of isolated blocks, and beside MACs with a line fitted on the same
 calibration networks. A shared machine changes its speed between the profile and the test, so the table's own
 validation networks are timed again, interleaved with the new ones: `machine` is how much slower they are now, and
-the columns `at its speed` are the errors once every prediction is multiplied by that one number. Each run is added
-to benchmarks/results/latency_table.json.
+the columns `at its speed` are the errors once every prediction is multiplied by that one number. `disturbed` is how
+much slower the machine was, at the median, than in its undisturbed moments. Each run is added to
+benchmarks/results/latency_table.json.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,7 @@ from deploynas.costs import Costs
 from deploynas.files import now
 from deploynas.latency.hardware import hardware, load_average, versions
 from deploynas.latency.measure import measure_networks
+from deploynas.latency.table import Measurement
 
 RESULTS = Path(__file__).parent / "results" / "latency_table.json"
 
@@ -52,12 +55,13 @@ def main() -> None:
         anchors = table.evidence.validation.networks
         together = [*networks, *(space.architecture(anchor.choices) for anchor in anchors)]
         # the truth deserves more visits; not more processes, or a low percentile would find a faster one
-        careful = device.effort.model_copy(update={"visits": 2 * device.effort.visits})
+        careful = device.effort.model_copy(update={"visits": 4 * device.effort.visits})
         patient = device.model_copy(update={"effort": careful})
-        timed = np.array([m.latency_ms for m in measure_networks(patient, space, together, seed=1)])
+        test = measure_networks(patient, space, together, seed=1)
     finally:
         if burner:
             burner.kill()
+    timed = np.array([measurement.latency_ms for measurement in test])
     measured, again = timed[: len(networks)], timed[len(networks) :]
     machine = float(np.median(again / [anchor.latency_ms for anchor in anchors]))
     rows = [
@@ -73,6 +77,7 @@ def main() -> None:
         "other_core": "busy" if arguments.load else "quiet",
         "profile_s": round(profile_s, 1),
         "machine": round(machine, 4),
+        "slowdown": {"profile": _slowdown([*table.evidence.correction.networks, *anchors]), "test": _slowdown(test)},
         "networks": len(networks),
         "measured_ms": {"min": float(measured.min()), "max": float(measured.max())},
         "correction": table.evidence.correction.method,
@@ -86,6 +91,12 @@ def main() -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     runs = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     RESULTS.write_text(json.dumps([*runs, run], indent=1) + "\n")
+
+
+def _slowdown(measurements: Sequence[Measurement]) -> dict[str, float]:
+    """How disturbed the machine was: by what factor it was slower than undisturbed, at the quartiles of the visits."""
+    slow = np.concatenate([measurement.slowdown for measurement in measurements])
+    return {f"p{q}": round(float(np.percentile(slow, q)), 3) for q in (25, 50, 75)}
 
 
 def _row(name: str, predicted: list[float] | np.ndarray, measured: np.ndarray, machine: float) -> dict:
@@ -131,7 +142,9 @@ def _print(run: dict) -> None:
         f"(correction: {run['correction']}); {run['networks']} networks never fitted on, "
         f"{run['measured_ms']['min']:.2f} to {run['measured_ms']['max']:.2f} ms\n"
     )
-    print(f"machine: {100 * (run['machine'] - 1):+.1f} % slower than during the profile\n")
+    disturbed = {when: f"{100 * (slow['p50'] - 1):.0f} %" for when, slow in run["slowdown"].items()}
+    print(f"disturbed: {disturbed['profile']} during the profile, {disturbed['test']} during the test")
+    print(f"machine: {100 * (run['machine'] - 1):+.1f} % slower than during the profile, disturbances taken out\n")
     print("| predictor | mean error | worst | mean at its speed | worst at its speed | Kendall tau |")
     print("|---|---:|---:|---:|---:|---:|")
     for row in run["predictors"]:

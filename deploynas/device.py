@@ -52,10 +52,11 @@ class Effort(_Strict):
     """How much to measure. The planned visits are always made; the time limit ends the repeats after them."""
 
     workers: int = Field(default=2, ge=1, le=100)  # fresh processes, each of which measures everything
-    visits: int = Field(default=4, ge=2, le=1000)  # to each entry by each worker, in random order
-    warmup_runs: int = Field(default=3, ge=0, le=1000)  # at each visit, not timed: caches need three to settle
-    runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit
-    min_visit_ms: float = Field(default=3.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
+    visits: int = Field(default=4, ge=2, le=1000)  # to each whole network by each worker, in random order
+    part_visits: int = Field(default=8, ge=2, le=1000)  # the same for isolated parts, which are short
+    warmup_runs: int = Field(default=1, ge=0, le=1000)  # at each visit, not timed, while caches settle
+    runs: int = Field(default=6, ge=1, le=10_000)  # timed inferences a visit
+    min_visit_ms: float = Field(default=1.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
     calibration_networks: int = Field(default=30, ge=0, le=10_000)
     validation_networks: int = Field(default=20, ge=2, le=10_000)
     max_relative_error: float = Field(default=0.03, gt=0, le=1)  # above it an entry is unstable, and repeated
@@ -89,11 +90,14 @@ class Device(_Strict):
     description: str = ""
     provider: Annotated[str, AfterValidator(_known_provider)]
     provider_options: dict[str, str | int | float | bool] = {}
+    session_options: dict[str, str | int | float | bool] = {}  # the runtime's own, as `session.intra_op.allow_spinning`
     threads: Annotated[Any, AfterValidator(_thread_count)] = 1  # a number, or `all`
     batch: int = Field(default=1, ge=1, le=65_536)
     precision: Literal["fp32", "int8"] = "fp32"
-    # what neighbours on a shared machine do shows in the upper half of the samples first
-    statistic: Annotated[str, AfterValidator(_known_statistic)] = "p35"
+    statistic: Annotated[str, AfterValidator(_known_statistic)] = "median"
+    undisturbed: bool = (
+        True  # what a shared machine's other work slows down is taken out; false: is part of the latency
+    )
     effort: Effort = Effort()
     budgets: Budgets = Budgets()
     hardware: ExpectedHardware = ExpectedHardware()
@@ -127,7 +131,8 @@ class Device(_Strict):
     def hash(self) -> str:
         """Names what a latency depends on: two devices that differ only in words or budgets have one hash."""
         what = self.model_dump(include={"provider_options", "threads", "batch", "precision", "statistic"})
-        return content_hash({**what, "provider": self.provider_name})
+        unusual = self.model_dump(include={"session_options", "undisturbed"}, exclude_defaults=True)
+        return content_hash({**what, **unusual, "provider": self.provider_name})
 
 
 def shipped() -> list[Path]:

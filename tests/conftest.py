@@ -51,6 +51,7 @@ def quick() -> Device:
     effort = Effort(
         workers=1,
         visits=2,
+        part_visits=2,
         warmup_runs=0,
         runs=2,
         min_visit_ms=0.0,

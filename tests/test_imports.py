@@ -113,8 +113,9 @@ def test_measuring_never_imports_torch(tiny_path: Path, tmp_path: Path) -> None:
         (blocked / name / "__init__.py").write_text("raise ImportError('not installed on the target')\n")
     device = tmp_path / "fast.yaml"
     device.write_text(
-        "name: fast\nprovider: cpu\neffort: {workers: 1, visits: 2, warmup_runs: 0, runs: 1, min_visit_ms: 0.0, "
-        "calibration_networks: 2, validation_networks: 2, max_relative_error: 1.0, time_limit_s: 0.1}\n"
+        "name: fast\nprovider: cpu\neffort: {workers: 1, visits: 2, part_visits: 2, warmup_runs: 0, runs: 1, "
+        "min_visit_ms: 0.0, calibration_networks: 2, validation_networks: 2, max_relative_error: 1.0, "
+        "time_limit_s: 0.1}\n"
     )
     import os
 

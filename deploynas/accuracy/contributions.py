@@ -22,13 +22,17 @@ CHUNK_ENTRIES = 2_000_000  # of the matrix of contrasts that is in memory at onc
 
 @dataclass(frozen=True)
 class Contributions:
-    """A value and a standard error for the base and, as vectors, for every decision."""
+    """A value and a standard error for the base and, as vectors, for every decision.
+
+    `covariance` is that of the decisions' errors, where the way of sampling makes them depend on each other.
+    """
 
     decisions: Decisions
     base: float
     base_se: float
     values: np.ndarray
     errors: np.ndarray
+    covariance: np.ndarray | None = None
 
     @property
     def largest_error(self) -> float:
@@ -57,7 +61,12 @@ class Contributions:
         spread = float((weights * self.values**2).sum())
         slope = float((weights * self.values * accuracy.values).sum()) / spread if spread > 0 else 0.0
         return Contributions(
-            self.decisions, accuracy.base, accuracy.base_se, slope * self.values, abs(slope) * self.errors
+            self.decisions,
+            accuracy.base,
+            accuracy.base_se,
+            slope * self.values,
+            abs(slope) * self.errors,
+            None if self.covariance is None else slope**2 * self.covariance,
         )
 
 
@@ -95,11 +104,11 @@ def pooled(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand:
         residual = residual - share * residual.mean(1, keepdims=True)
         images = np.einsum("ivp,iv->ip", x, residual)
         meat += images.T @ images
-    covariance = inverse @ meat @ inverse * len(y) / max(1, len(y) - 1)
     combine = contrasts.contributions
     values = combine @ theta
-    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", combine, covariance, combine), 0))
-    return Contributions(decisions, float(values[0]), float(errors[0]), values[1:], errors[1:])
+    covariance = combine @ inverse @ meat @ inverse @ combine.T * len(y) / max(1, len(y) - 1)
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0))
+    return Contributions(decisions, float(values[0]), float(errors[0]), values[1:], errors[1:], covariance[1:, 1:])
 
 
 def _visits(contrasts: Contrasts, paths: np.ndarray) -> np.ndarray:

@@ -10,11 +10,13 @@ import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
+from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.decisions import ESTIMANDS, Decisions, Estimand
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import MLPEstimator, fit_mlp
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.accuracy.samples import SCORES, Pass, Samples, Score, means
+from deploynas.accuracy.shrinkage import shrunk
 from deploynas.accuracy.validation import validate
 from deploynas.errors import InputError
 from deploynas.progress import OnProgress, silent
@@ -38,6 +40,7 @@ class Plan:
     sampling: Sampling = "pooled"
     estimand: Estimand = ESTIMANDS[0]
     score: Score = SCORES[0]
+    shrink: bool = True  # contributions: less noise, at the price of a bias towards what the others say
     passes: int | None = None  # at most; None: as many as the method usually takes
     target_se: float | None = None  # stop when no contribution has a larger standard error (of accuracy, 0..1)
     unseen: int = 200  # networks to validate on; 0: do not
@@ -74,8 +77,8 @@ def estimate(
 
     if plan.method == "contributions":
         found, passes = measure_contributions(samples, plan, fitting)
-        estimator: AnyEstimator = found.estimator()
         largest: float | None = found.largest_error
+        estimator: AnyEstimator = (shrunk(found, plan.estimand) if plan.shrink else found).estimator()
     else:
         passes, largest = plan.passes or NETWORKS, None
         estimator = learn(samples.decisions, _take(samples, "network", range(passes), fitting), plan)
@@ -88,11 +91,12 @@ def estimate(
         "seed": samples.seed,
     }
     if plan.method == "contributions":
-        about |= {"sampling": plan.sampling, "estimand": plan.estimand, "largest_se": largest}
+        about |= {"sampling": plan.sampling, "estimand": plan.estimand, "shrunk": plan.shrink, "largest_se": largest}
     estimator = replace(estimator, provenance=about)
     if plan.unseen:
-        unseen = _take(samples, "unseen", range(plan.unseen), lambda f, what: on_progress(share + 0.4 * f, what))
-        estimator = replace(estimator, validation=validate(estimator, unseen))
+        unseen = _take(samples, "unseen", range(plan.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
+        curve = measure_curve(estimator, samples, unseen, lambda f, what: on_progress(share + 0.35 + 0.05 * f, what))
+        estimator = replace(estimator, validation=validate(estimator, unseen).model_copy(update={"curve": curve}))
     return Estimate(estimator, passes, largest)
 
 
@@ -118,7 +122,7 @@ def measure_contributions(samples: Samples, plan: Plan, on_progress: OnProgress 
 
 
 def contributions_of(samples: Samples, plan: Plan, passes: Sequence[Pass]) -> Contributions:
-    """Fit passes that the plan's sampling drew."""
+    """Fit passes that the plan's sampling drew: unbiased, before any shrinking."""
     fits: dict[Sampling, Callable[[Score], Contributions]] = {
         "pooled": lambda score: pooled(samples.decisions, passes, score, plan.estimand),
         "single-path": lambda score: grouped(samples.decisions, passes, score, plan.estimand, samples.batch),

@@ -10,6 +10,7 @@ import importlib
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from deploynas.errors import InputError
@@ -34,6 +35,16 @@ class RankCorrelation(BaseModel):
     spearman: float | None
 
 
+class Curve(BaseModel):
+    """Predicted against measured accuracy, both rising; between the points a straight line, beyond them level."""
+
+    predicted: list[float]
+    measured: list[float]
+
+    def __call__(self, predicted: float) -> float:
+        return float(np.interp(predicted, self.predicted, self.measured))
+
+
 class EstimatorValidation(BaseModel):
     """Prediction against measurement on unseen sub-networks; accuracy is a fraction, so are the errors."""
 
@@ -53,6 +64,11 @@ class EstimatorValidation(BaseModel):
     noise_ceiling: float | None = None  # Kendall tau between two halves of the images, same networks
     noise_ceiling_spearman: float | None = None
     ablations: dict[str, RankCorrelation] = {}  # `without_depth`, `without_block`
+    curve: Curve | None = None  # what predictions are worth, up to the best networks
+
+    def expected(self, predicted: float) -> float | None:
+        """The measured accuracy to expect of a network with this prediction."""
+        return self.curve(predicted) if self.curve else None
 
 
 class EstimatorFile(BaseModel):

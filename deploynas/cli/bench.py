@@ -47,11 +47,12 @@ def _print(result: BenchResult, top: int) -> None:
     measured = result.measurement
     rows = [
         (
-            f"latency ({result.device['statistic']})",
+            f"latency ({result.device['statistic']}, machine undisturbed)",
             f"{measured.latency_ms:.3f} ms ± {100 * measured.relative_error:.1f} %",
         ),
-        *((name, f"{value:.3f} ms") for name, value in result.percentiles_ms.items()),
-        ("mean", f"{result.mean_ms:.3f} ms"),
+        ("machine slower than undisturbed", f"{100 * (measured.disturbance - 1):.0f} %"),
+        *((f"{name} as it was", f"{value:.3f} ms") for name, value in result.percentiles_ms.items()),
+        ("mean as it was", f"{result.mean_ms:.3f} ms"),
         (f"throughput, batch {batch}", f"{result.throughput_per_s:.1f} inputs/s"),
         ("inferences timed", str(sum(len(visit) for visit in measured.samples_ms))),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ def summary(table: LatencyTable) -> dict[str, Any]:
             "held_out_error": evidence.correction.held_out_error,
             "validation": evidence.validation.model_dump(exclude={"networks"})
             | {"networks": len(evidence.validation.networks)},
+            "disturbance": statistics.median(m.disturbance for m in [*evidence.parts, *networks]),
             "provenance": evidence.provenance,
         }
     return result
@@ -96,14 +98,15 @@ def _print(table: LatencyTable) -> None:
     ]
     if evidence:
         check = evidence.validation
-        unstable = summary(table)["unstable"]
+        found = summary(table)
         rows += [
             ("distinct parts measured", str(len(evidence.parts))),
             ("correction chosen", evidence.correction.method),
             (f"error on {len(check.networks)} whole networks never fitted on, mean", f"{100 * check.mean_error:.2f} %"),
             ("the same, worst", f"{100 * check.max_error:.2f} %"),
             ("rank agreement (Kendall tau)", "-" if check.kendall_tau is None else f"{check.kendall_tau:.3f}"),
-            ("entries still unstable (marked in the file)", str(len(unstable))),
+            ("entries still unstable (marked in the file)", str(len(found["unstable"]))),
+            ("machine slower than undisturbed, taken out", f"{100 * (found['disturbance'] - 1):.0f} %"),
             ("time", f"{evidence.provenance['duration_s']} s"),
         ]
     print_table([f"{table.space.name} on {table.device_name}", ""], rows)

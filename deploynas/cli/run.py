@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deploynas.cli.console import json_option, progress_bar, say
+from deploynas.cli.estimate import plan_of, with_plan_options
 from deploynas.cli.export import show, split_budget, wishes_of, with_bundle_options
+from deploynas.cli.search import resources_of, with_resource_options
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
+    from deploynas.accuracy.estimation import Plan
     from deploynas.report.document import ReportFile
+    from deploynas.search.problem import Limit
     from deploynas.shipping.delivery import Wishes
     from deploynas.shipping.sources import KnownTable
     from deploynas.space import Architecture, Space
@@ -31,6 +35,9 @@ class Run:
     data: str
     recipe: Recipe
     teacher: str | None
+    plan: Plan
+    resources: tuple[Limit, ...]
+    solver: str
     wishes: Wishes
     force: bool
 
@@ -55,8 +62,9 @@ class Run:
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change the recipe, like w_h.epochs=3.")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Shorthand for --set seed=…")
 @click.option("--teacher", metavar="FILE|timm:NAME[:WEIGHTS]", help="For fine-tuning.  [default: w_h]")
-@click.option("--passes", type=click.IntRange(min=1), help="Of the validation images, for the estimator.")
-@click.option("--validate", "unseen", type=int, default=100, show_default=True, help="Networks to test it on; 0: none.")
+@with_plan_options(passes=16, unseen=50)
+@with_resource_options
+@click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--force", is_flag=True, help="Do every step again.")
 @with_bundle_options
 @json_option
@@ -70,8 +78,7 @@ def command(
     changes: tuple[str, ...],
     seed: int | None,
     teacher: str | None,
-    passes: int | None,
-    unseen: int,
+    solver: str,
     force: bool,
     as_json: bool,
     **options: Any,
@@ -89,12 +96,13 @@ def command(
     preset = space.name if space.name in PRESETS else "fashion"
     recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
     out = out or Path("runs") / space.name
-    run = Run(out, space, data, recipe, teacher, wishes_of(options), force)
+    plan, resources = plan_of(options), tuple(resources_of(options))
+    run = Run(out, space, data, recipe, teacher, plan, resources, solver, wishes_of(options), force)
     wanted = _wanted(devices, max_latency_ms)
     started = time.monotonic()
     tables = {name: _profile(run, name) for name, _ in wanted}
     _train(run)
-    _estimate(run, passes, unseen)
+    _estimate(run)
     reports, missed = list[Any](), []
     for name, budget in wanted:
         try:
@@ -158,16 +166,16 @@ def _train(run: Run) -> None:
     )
 
 
-def _estimate(run: Run, passes: int | None, unseen: int) -> None:
+def _estimate(run: Run) -> None:
     from deploynas import __version__
-    from deploynas.accuracy.estimation import Plan, estimate
+    from deploynas.accuracy.estimation import estimate
     from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.accuracy.samples import Samples
     from deploynas.cli.supernet_input import open_one_shot
     from deploynas.files import now
 
     opened = open_one_shot(run.supernet, run.data)
-    asked = {"passes": passes, "unseen": unseen}
+    asked = asdict(run.plan)
     if run.estimator.exists() and not run.force:
         provenance = getattr(load_estimator(run.estimator), "provenance", {})
         if provenance.get("supernet") == opened.about and provenance.get("asked") == asked:
@@ -176,7 +184,7 @@ def _estimate(run: Run, passes: int | None, unseen: int) -> None:
     samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder(None), 0)
     made_by = {"created": now(), "deploynas": __version__, "supernet": opened.about, "asked": asked}
     with progress_bar("estimate") as on_progress:
-        found = estimate(samples, Plan(passes=passes, unseen=unseen), made_by, on_progress)
+        found = estimate(samples, run.plan, made_by, on_progress)
     found.estimator.save(run.estimator)
     validation = found.estimator.validation
     tau = f", Kendall tau {validation.kendall_tau:.2f} on {validation.networks} unseen networks" if validation else ""
@@ -193,17 +201,20 @@ def _ship(run: Run, table_path: Path, device_name: str, budget: float | None) ->
     device, table = Device.load(device_name), LatencyTable.load(table_path)
     budget = budget or _half_way(table)
     known = KnownTable(table_path, table, budget)
-    sources = Sources(run.supernet, run.estimator, table_path.with_name("search.json"), (known,), teacher=run.teacher)
+    search_path = table_path.with_name("search.json")
+    sources = Sources(run.supernet, run.estimator, search_path, (known,), run.resources, run.teacher)
     bundle = run.out / "bundles" / device.name
     included = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
     settings = run.recipe.model_dump(include=included, mode="json")
-    asked = {**settings, "teacher": run.teacher}
+    asked = {**settings, "teacher": run.teacher, **_question(run)}
     if not run.force and (done := delivered(bundle, sources, known, budget, run.wishes, asked)):
         say(f"export: {bundle} is there")
         return done
     with progress_bar(f"fine-tune and export for {device.name}") as on_progress:
         fine_tune = inheriting(sources, run.data, table_path.parent / "networks", settings, on_progress)
-        candidates = Candidates(device, run.space, sources, known, fine_tune, on_progress=on_progress)
+        candidates = Candidates(
+            device, run.space, sources, known, fine_tune, solver=run.solver, on_progress=on_progress
+        )
         candidates.given = fine_tune(_search(run, candidates, known, budget))
         return deliver(candidates, budget, run.data, bundle, run.wishes, on_progress, asked).report
 
@@ -218,7 +229,7 @@ def _search(run: Run, candidates: Any, known: KnownTable, budget: float) -> Arch
     inputs = (input_record(sources.estimator), [input_record(known.path)])
     if sources.search.exists() and not run.force:
         file = SearchFile.load(sources.search)
-        if (file.estimator, file.tables, file.provenance.get("budget_ms")) == (*inputs, budget):
+        if (file.estimator, file.tables, file.provenance.get("question")) == (*inputs, _question(run, budget)):
             return run.space.architecture(file.networks[0].choices)
     result = candidates.solve(budget)
     rounds = [(probe.target_ms, probe.predicted_ms, probe.measured_ms) for probe in candidates.probes]
@@ -228,11 +239,22 @@ def _search(run: Run, candidates: Any, known: KnownTable, budget: float) -> Arch
         networks=[network_record(result)],
         estimator=inputs[0],
         tables=inputs[1],
-        provenance={"created": now(), "deploynas": __version__, "budget_ms": budget, "measured_whole": rounds},
+        provenance={
+            "created": now(),
+            "deploynas": __version__,
+            "question": _question(run, budget),
+            "measured_whole": rounds,
+        },
     ).save(sources.search)
     # the estimate ranks networks; at the best ones it overshoots, so only what is measured later is quoted
     say(f"search: the best-ranked network is predicted at {result.latency_ms:.4g} of {budget:.4g} ms")
     return result.architecture
+
+
+def _question(run: Run, budget: float | None = None) -> dict[str, Any]:
+    """What decides the search's answer, besides the files it reads."""
+    limits = {limit.name: limit.budget for limit in run.resources}
+    return {"solver": run.solver, "limits": limits} | ({"budget_ms": budget} if budget else {})
 
 
 def _half_way(table: Any) -> float:

@@ -12,10 +12,10 @@ from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimator_file import Estimator
+    from deploynas.accuracy.estimator_file import Estimator, EstimatorValidation
     from deploynas.search.problem import Limit
     from deploynas.search.result import SearchResult
-    from deploynas.search.result_file import SearchFile
+    from deploynas.search.result_file import FrontierRecord, NetworkRecord, SearchFile
     from deploynas.space import Space
 
 RESOURCE_OPTIONS = {
@@ -24,6 +24,27 @@ RESOURCE_OPTIONS = {
     "max_size_bytes": "size_bytes",
     "max_peak_memory_bytes": "peak_memory_bytes",
 }
+
+
+def with_resource_options(function: Any) -> Any:
+    """The limits besides latency; `resources_of` reads them."""
+    helps = {
+        "--max-peak-memory-bytes": "At most this many bytes of activations at once.",
+        "--max-size-bytes": "At most this many bytes of fp32 weights.",
+        "--max-macs": "At most this many multiply-accumulates.",
+        "--max-params": "At most this many parameters.",
+    }
+    for name, text in helps.items():
+        function = click.option(name, type=float, help=text)(function)
+    return function
+
+
+def resources_of(options: dict[str, Any]) -> list[Limit]:
+    """What the options of `with_resource_options` ask for; takes them out of `options`."""
+    from deploynas.search.problem import Limit
+
+    asked = {resource: options.pop(option) for option, resource in RESOURCE_OPTIONS.items()}
+    return [Limit(resource, value) for resource, value in asked.items() if value is not None]
 
 
 @dataclass(frozen=True)
@@ -64,10 +85,7 @@ class Request:
     help="A latency table from `profile` and its budget in ms. Several: one network for all devices.",
 )
 @click.option("--max-latency-ms", type=float, help="The budget, when one table is given without.")
-@click.option("--max-params", type=float, help="At most this many parameters.")
-@click.option("--max-macs", type=float, help="At most this many multiply-accumulates.")
-@click.option("--max-size-bytes", type=float, help="At most this many bytes of fp32 weights.")
-@click.option("--max-peak-memory-bytes", type=float, help="At most this many bytes of activations at once.")
+@with_resource_options
 @click.option("--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds.")
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
@@ -101,7 +119,7 @@ def command(
     dry_run: bool,
     out: Path | None,
     as_json: bool,
-    **limits: float | None,
+    **options: float | None,
 ) -> None:
     """Find the most accurate network within the budgets.
 
@@ -111,7 +129,7 @@ def command(
     _refuse_contradictions(top, each, frontier, thin, dry_run)
     if rerank is not None and top is None:
         raise InputError("`--rerank` orders the networks of `--top K`", hint="like `--top 20 --rerank runs/fashion`")
-    request = _read(estimator_path, latency, max_latency_ms, space_name, limits, solver, top, seed)
+    request = _read(estimator_path, latency, max_latency_ms, space_name, resources_of(options), solver, top, seed)
     if dry_run:
         _dry_run(request, as_json)
         return
@@ -121,6 +139,8 @@ def command(
         document = _each(request)
     else:
         document = _shared(request)
+    if request.estimator.validation:
+        _expect(document, request.estimator.validation)
     if rerank:
         _rerank(document, rerank, data)
     if out:
@@ -146,14 +166,13 @@ def _read(
     latency: tuple[str, ...],
     max_latency_ms: float | None,
     space_name: str | None,
-    limits: dict[str, float | None],
+    resources: list[Limit],
     solver: str,
     top: int | None,
     seed: int,
 ) -> Request:
     from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.latency.table import LatencyTable
-    from deploynas.search.problem import Limit
     from deploynas.space import Space
 
     tables = [_split_budget(text) for text in latency]
@@ -165,9 +184,6 @@ def _read(
             )
         tables = [(tables[0][0], max_latency_ms)]
     loaded = [(path, LatencyTable.load(path), budget) for path, budget in tables]
-    resources = [
-        Limit(name, value) for option, name in RESOURCE_OPTIONS.items() if (value := limits[option]) is not None
-    ]
     if not loaded and not resources:
         raise InputError("nothing limits the network", hint="`--latency TABLE:MS`, `--max-params N`, ...")
     estimator = load_estimator(estimator_path)
@@ -276,6 +292,13 @@ def _document(
             "seed": request.seed,
         },
     )
+
+
+def _expect(document: SearchFile, validation: EstimatorValidation) -> None:
+    """Write beside every prediction what it is worth in measured accuracy, where the estimator knows."""
+    records: list[NetworkRecord | FrontierRecord] = [*document.networks, *document.frontier]
+    for record in [*records, *(shared.own for shared in document.each)]:
+        record.expected_accuracy = validation.expected(record.accuracy)
 
 
 def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:

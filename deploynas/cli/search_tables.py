@@ -34,7 +34,9 @@ def show(document: SearchFile) -> None:
 
 def _show_network(network: NetworkRecord) -> None:
     limited = {use.name: use for use in network.limits}
-    rows = [["accuracy", _percent(network.accuracy), "", _standard_error(network)]]
+    rows = [["accuracy, by its rank", _percent(network.accuracy), "", _standard_error(network)]]
+    if network.expected_accuracy is not None:
+        rows.append(["accuracy, one-shot, expected", _percent(network.expected_accuracy), "", ""])
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
@@ -49,12 +51,14 @@ def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
             i + 1,
             *([_measured(network)] if measured else []),
             f"{_percent(network.accuracy)} {_standard_error(network)}".strip(),
+            *([_percent(network.expected_accuracy)] if network.expected_accuracy is not None else []),
             *(cost_text(use.predicted) for use in network.limits),
             _depths(network.choices),
         ]
         for i, network in enumerate(networks)
     ]
-    columns = ["#", *(["measured", "predicted"] if measured else ["accuracy"]), *names, "blocks"]
+    expected = ["expected"] if networks[0].expected_accuracy is not None else []
+    columns = ["#", *(["measured", "predicted"] if measured else ["accuracy"]), *expected, *names, "blocks"]
     title = f"the {len(networks)} best by prediction, ordered by measurement" if measured else _claim(networks[0])
     print_table(columns, rows, title=title)
     for i, network in enumerate(networks):
@@ -83,8 +87,16 @@ def _show_sharing(document: SearchFile) -> None:
 
 
 def _show_frontier(document: SearchFile) -> None:
-    rows = [[f"{p.latency_ms:.4f}", _percent(p.accuracy), _depths(p.choices)] for p in document.frontier]
-    print_table(["latency_ms", "accuracy", "blocks"], rows)
+    rows = [
+        [
+            f"{p.latency_ms:.4f}",
+            _percent(p.accuracy),
+            "" if p.expected_accuracy is None else _percent(p.expected_accuracy),
+            _depths(p.choices),
+        ]
+        for p in document.frontier
+    ]
+    print_table(["latency_ms", "accuracy", "expected", "blocks"], rows)
     say("the architectures: `--json`, or `--out FILE`")
 
 

@@ -6,7 +6,8 @@ blocks, so that the table stays a table:
 
     block_ms = scale * isolated_ms + per_block + per_element * (input + output elements)
 
-Which terms are kept is decided by error on networks held out from the fit. docs/latency-model.md has what was tried.
+Which terms are kept is decided by error on networks held out from the fit, and the networks are chosen to tell the
+terms apart. docs/latency-model.md has what was tried.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deploynas.costs import Costs
 from deploynas.space import Architecture, Block, Ragged, Space
 
 FOLDS = 10
 REPEATS = 5  # of the cross-validation, each with folds of its own
+CANDIDATES = 400  # random networks that calibration networks are chosen from
 # terms of each correction, simplest first; `sum` is what most latency tables are
 METHODS: dict[str, tuple[str, ...]] = {
     "sum": (),
@@ -71,8 +74,42 @@ class FittedCorrection:
         return weight["scale"] * table.fixed_ms + weight["constant"], blocks
 
 
+def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Architecture]:
+    """Networks that together say most about the terms of a correction: both ends of the space and, greedily, those of
+    many random ones that the chosen ones say least about (a D-optimal design).
+    """
+    if count == 0:
+        return []
+    depths = [(stage.depths[0], stage.max_depth) for stage in space.stages]
+    candidates = dict.fromkeys([space.smallest(), space.heaviest()])
+    for _ in range(CANDIDATES):
+        # depth by depth at one end or the other: random networks are all much alike
+        chosen = [ends[rng.integers(2)] for ends in depths]
+        choices = [rng.integers(len(s.configs), size=d).tolist() for s, d in zip(space.stages, chosen, strict=True)]
+        candidates[space.architecture(choices)] = None
+    networks = list(candidates)
+    # before anything is measured, what a block does (MACs) and what it moves stand for what it takes
+    rows = np.array([_features(space, network) for network in networks])
+    rows /= rows.mean(axis=0)
+    picked = list(range(min(2, count, len(networks))))
+    while len(picked) < min(count, len(networks)):
+        known = rows[picked].T @ rows[picked] + 1e-6 * np.eye(rows.shape[1])
+        news = np.einsum("ij,ij->i", rows @ np.linalg.inv(known), rows)
+        news[picked] = -1
+        picked.append(int(np.argmax(news)))
+    return [networks[i] for i in picked]
+
+
+def _features(space: Space, network: Architecture) -> list[float]:
+    blocks = [space.block(s, b, c) for s, b, c in network.decisions()]
+    return [Costs.of(space, network).macs, 1.0, float(len(blocks)), sum(_elements(block) for block in blocks)]
+
+
 def fit(table: IsolatedTable, networks: Sequence[Architecture], measured_ms: Sequence[float]) -> FittedCorrection:
-    """The method with the smallest error on held-out networks, fitted on all of them."""
+    """Fitted on all networks: of the methods that are not significantly worse on held-out ones, the richest.
+
+    The richest, since what isolation misses is known to be there; on a noisy machine the errors cannot tell.
+    """
     terms = [table.terms(network) for network in networks]
     measured = np.asarray(measured_ms, float)
     errors, fitted = {}, {}
@@ -83,9 +120,19 @@ def fit(table: IsolatedTable, networks: Sequence[Architecture], measured_ms: Seq
         if not _physical(FittedCorrection(method, coefficients, {}).apply(table)):
             continue
         fitted[method] = coefficients
-        errors[method] = _held_out_error(names, terms, measured)
-    best = min(errors, key=lambda method: errors[method])
-    return FittedCorrection(best, fitted[best], errors)
+        errors[method] = _held_out_errors(names, terms, measured)
+    means = {method: float(error.mean()) if len(error) else 0.0 for method, error in errors.items()}
+    best = min(means, key=lambda method: means[method])
+    kept = [method for method in fitted if not _worse(errors[method], errors[best])]
+    return FittedCorrection(kept[-1], fitted[kept[-1]], means)
+
+
+def _worse(errors: np.ndarray, best: np.ndarray) -> bool:
+    """By more than the standard error of the difference, network by network."""
+    if len(errors) < 2:
+        return False
+    difference = errors - best
+    return bool(difference.mean() > difference.std(ddof=1) / len(difference) ** 0.5)
 
 
 def _solve(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.ndarray) -> dict[str, float]:
@@ -99,21 +146,19 @@ def _solve(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.n
     return dict(zip(names, solution.tolist(), strict=True))
 
 
-def _held_out_error(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.ndarray) -> float:
-    """Mean relative error by cross-validation."""
+def _held_out_errors(names: tuple[str, ...], terms: list[dict[str, float]], measured: np.ndarray) -> np.ndarray:
+    """Relative error of every network by cross-validation, a mean over its repeats."""
     count = len(terms)
-    if count == 0:
-        return 0.0
     rng = np.random.default_rng(0)
-    folds = [fold for _ in range(REPEATS) for fold in np.array_split(rng.permutation(count), min(FOLDS, count))]
-    errors = []
-    for held_out in folds:
-        kept = np.setdiff1d(np.arange(count), held_out)
-        coefficients = _solve(names, [terms[i] for i in kept], measured[kept]) if len(kept) else {}
-        for i in held_out:
-            predicted = sum(coefficients[n] * terms[i][n] for n in names) if names else terms[i]["scale"]
-            errors.append(abs(predicted - measured[i]) / measured[i])
-    return float(np.mean(errors))
+    errors = np.zeros(count)
+    for _ in range(REPEATS if count else 0):
+        for held_out in np.array_split(rng.permutation(count), min(FOLDS, count)):
+            kept = np.setdiff1d(np.arange(count), held_out)
+            coefficients = _solve(names, [terms[i] for i in kept], measured[kept]) if len(kept) else {}
+            for i in held_out:
+                predicted = sum(coefficients[n] * terms[i][n] for n in names) if names else terms[i]["scale"]
+                errors[i] += abs(predicted - measured[i]) / measured[i] / REPEATS
+    return errors
 
 
 def _physical(corrected: tuple[float, Ragged]) -> bool:

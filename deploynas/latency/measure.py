@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
@@ -20,7 +21,7 @@ from deploynas.space import Architecture, Space
 
 
 def visit(
-    device: Device, space: Space | None, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
+    device: Device, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
 ) -> Iterator[Visit]:
     """One worker process: it loads all entries that still need visits, and reports each visit as it is made."""
     wanted = [entry for entry in entries if visits[entry.key]]
@@ -28,7 +29,7 @@ def visit(
         return
     plan = Plan(
         device=device.describe(),
-        space=space.describe() if space else None,
+        space=space.describe(),
         entries=wanted,
         visits={entry.key: visits[entry.key] for entry in wanted},
         seed=seed * 1000 + worker,
@@ -68,33 +69,41 @@ def measure_networks(
 ) -> list[Measurement]:
     """Time whole networks, interleaved, with the device's effort; in the order given."""
     entries = [network_entry(f"network/{i}", a) for i, a in enumerate(architectures)]
-    return measure_entries(device, space, entries, seed=seed, on_progress=on_progress)
+    return measure_entries(device, entries, space=space, seed=seed, on_progress=on_progress)
 
 
 def measure_entries(
     device: Device,
-    space: Space | None,
     entries: Sequence[Entry],
     *,
+    space: Space | None = None,
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> list[Measurement]:
-    """Time entries, interleaved, in as many fresh processes and visits as the device's effort says."""
+    """Time entries, interleaved with references, in as many fresh processes and visits as the device's effort says.
+
+    The references come from the space, or from one of ours for entries that are files.
+    """
+    space = space or Space.load(REFERENCE_SPACE)
+    references = reference_entries(space)
+    together = [*entries, *references]
     effort = device.effort
     made: list[Visit] = []
-    total = effort.workers * effort.visits * len(entries)
+    total = effort.workers * effort.visits * len(together)
     for worker in range(effort.workers):
-        wanted = {entry.key: effort.visits for entry in entries}
-        for one in visit(device, space, entries, wanted, worker, seed):
+        wanted = {entry.key: effort.visits for entry in together}
+        for one in visit(device, space, together, wanted, worker, seed):
             made.append(one)
             on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
-    found = measurements(made, device)
+    found = measurements(made, device, {reference.key for reference in references})
     return [found[entry.key] for entry in entries]
 
 
-def measurements(visits: Sequence[Visit], device: Device) -> dict[str, Measurement]:
+def measurements(visits: Sequence[Visit], device: Device, references: Collection[str]) -> dict[str, Measurement]:
     """What visits, in the order they were made, say about each entry."""
-    slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits])
+    slow = np.ones(len(visits))
+    if device.undisturbed:
+        slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits], references)
     grouped: dict[str, list[tuple[list[float], float]]] = {}
     for one, factor in zip(visits, slow, strict=True):
         grouped.setdefault(one.entry, []).append((one.samples_ms, float(factor)))
@@ -112,10 +121,6 @@ def _measurement(name: str, made: list[tuple[list[float], float]], device: Devic
         samples_ms=[samples for samples, _ in made],
         slowdown=[round(slow, 4) for _, slow in made],
     )
-
-
-def network_entry(key: str, architecture: Architecture) -> Entry:
-    return Entry(key=key, kind="network", choices=[list(stage) for stage in architecture.choices])
 
 
 def _raise_reported(line: str) -> None:

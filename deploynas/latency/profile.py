@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,23 @@ import numpy as np
 from deploynas.costs import Costs
 from deploynas.device import Device
 from deploynas.files import now
-from deploynas.latency.correction import IsolatedTable, fit
+from deploynas.latency.correction import IsolatedTable, fit, spread_out
+from deploynas.latency.entries import first_places, network_entry, part_entries
 from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
 from deploynas.latency.journal import Journal
-from deploynas.latency.measure import measurements, network_entry, visit
+from deploynas.latency.measure import measurements, visit
 from deploynas.latency.session import require_provider
 from deploynas.latency.table import (
     Correction,
     Evidence,
     LatencyTable,
+    Measurement,
     NetworkMeasurement,
     Validation,
 )
 from deploynas.latency.worker import Entry, Visit
 from deploynas.progress import OnProgress, silent
-from deploynas.space import Architecture, Block, Ragged, Space, part_name
+from deploynas.space import Architecture, Ragged, Space
 
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
 MEMORY_SHARE = 0.25  # of the free memory that loaded networks may take in one worker
@@ -72,7 +74,7 @@ class _Work:
     def plan(cls, device: Device, space: Space, seed: int) -> _Work:
         rng = np.random.default_rng(seed)
         effort = device.effort
-        calibration = _calibration_networks(space, effort.calibration_networks, rng)
+        calibration = spread_out(space, effort.calibration_networks, rng)
         taken = set(calibration)
         validation: list[Architecture] = []
         limit = min(effort.validation_networks, space.size() - len(taken))
@@ -85,7 +87,7 @@ class _Work:
             device,
             space,
             seed,
-            _part_entries(space),
+            part_entries(space),
             [network_entry(f"calibration/{i}", a) for i, a in enumerate(calibration)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
         )
@@ -93,6 +95,13 @@ class _Work:
     @property
     def entries(self) -> list[Entry]:
         return [*self.parts, *self.calibration, *self.validation]
+
+    def visits(self, entry: Entry) -> int:
+        """How often one worker visits an entry."""
+        return self.device.effort.visits if entry.kind == "network" else self.device.effort.part_visits
+
+    def measurements(self, visits: Sequence[Visit]) -> dict[str, Measurement]:
+        return measurements(visits, self.device, {part.key for part in self.parts})
 
     def header(self) -> dict[str, Any]:
         """What must be the same for two runs to share a journal."""
@@ -135,12 +144,12 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
 
 def _planned_visits(work: _Work, journal: Journal, on_progress: OnProgress) -> None:
     effort = work.device.effort
-    total = effort.workers * effort.visits * len(work.entries)
+    total = effort.workers * sum(work.visits(entry) for entry in work.entries)
     done = len(journal.visits)
     for worker in range(effort.workers):
         made = journal.counts(worker)
         for group in _groups(work, worker):
-            missing = {e.key: max(0, effort.visits - made[e.key]) for e in group}
+            missing = {e.key: max(0, work.visits(e) - made[e.key]) for e in group}
             for _ in _visit(work, journal, group, missing, worker):
                 done += 1
                 on_progress(PLANNED_SHARE * min(1.0, done / total), f"process {worker + 1} of {effort.workers}")
@@ -152,11 +161,11 @@ def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgre
     limit, begun = device.effort.time_limit_s, time.monotonic() - started
     worker = 1 + max(visit.worker for visit in journal.visits)
     while True:
-        measured = measurements(journal.visits, device)
+        measured = work.measurements(journal.visits)
         unstable = [e for e in work.entries if not measured[e.key].stable]
         if not unstable or time.monotonic() - started > limit:
             return
-        missing = {entry.key: device.effort.visits for entry in unstable}
+        missing = {entry.key: work.visits(entry) for entry in unstable}
         for _ in _visit(work, journal, unstable, missing, worker):
             elapsed = time.monotonic() - started
             if elapsed > limit:
@@ -192,35 +201,9 @@ def _groups(work: _Work, worker: int) -> list[list[Entry]]:
     return [[work.entries[i] for i in chunk] for chunk in np.array_split(order, count)]
 
 
-def _part_entries(space: Space) -> list[Entry]:
-    """Fixed parts, and every distinct block geometry once, named after the first block that has it."""
-    entries = [Entry(key=name, kind="part") for name, _ in space.fixed_parts()]
-    entries += [Entry(key=key, kind="block", block=place) for key, place in _first_places(space).values()]
-    return entries
-
-
-def _first_places(space: Space) -> dict[Block, tuple[str, tuple[int, int, int]]]:
-    places: dict[Block, tuple[str, tuple[int, int, int]]] = {}
-    for s, stage in enumerate(space.stages):
-        for b in range(stage.max_depth):
-            for c, config in enumerate(stage.configs):
-                places.setdefault(space.block(s, b, c), (f"{part_name(s, b)}/{config}", (s, b, c)))
-    return places
-
-
-def _calibration_networks(space: Space, count: int, rng: np.random.Generator) -> list[Architecture]:
-    """Both ends of the space and random networks: a correction must hold where a search will end up."""
-    if count == 0:
-        return []
-    networks = dict.fromkeys([space.smallest(), space.heaviest()][:count])
-    while len(networks) < min(count, space.size()):
-        networks[space.sample(rng)] = None
-    return list(networks)
-
-
 def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:
     device, space = work.device, work.space
-    measured = measurements(journal.visits, device)
+    measured = work.measurements(journal.visits)
     isolated = IsolatedTable(space, *_isolated_arrays(space, {k: m.latency_ms for k, m in measured.items()}))
     networks = [space.architecture(e.choices or []) for e in work.calibration]
     correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.calibration])
@@ -254,7 +237,7 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
 
 
 def _isolated_arrays(space: Space, latency_ms: dict[str, float]) -> tuple[float, Ragged]:
-    places = _first_places(space)
+    places = first_places(space)
     fixed = sum(latency_ms[name] for name, _ in space.fixed_parts())
     blocks = tuple(
         tuple(

@@ -114,6 +114,8 @@ def _load(model: bytes | Path, device: Device, profile_prefix: str | None) -> An
     options.log_severity_level = 3  # errors reach us as exceptions
     if device.provider_name != "CPUExecutionProvider":
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    for key, value in device.session_options.items():
+        options.add_session_config_entry(key, _option(value))
     if profile_prefix:
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix

@@ -1,39 +1,45 @@
 """How fast the machine was at each visit, so that its moods are not mistaken for a network's.
 
-Shared machines slow down by tens of per cent for seconds to minutes. Entries are visited in random order, so the
-visits around any moment tell how slow the machine was then: the median, over a few visits before and after, of how
-much slower each was than its own entry usually is. Dividing by it took the error of whole-network predictions from
-4.7 % to 1.3 % in a recording where the machine was slow by 16 % or more half of the time, and changed nothing in a
-quiet one (docs/latency-model.md).
+On a shared machine somebody else's work on the same physical core makes everything slower by tens of per cent, for
+milliseconds to minutes. Entries are visited in random order, so the visits around any moment tell how slow the machine
+was then: the median, over a few visits before and after, of how much slower each was than its own entry usually is.
+
+That is relative to the usual, which may itself be slow. What is undisturbed is known from the references: isolated
+blocks, so short that even on a busy machine some inferences fall between two disturbances. Their fastest inferences
+say what undisturbed means, the same today and tomorrow, and for tables and networks timed at different hours
+(docs/latency-model.md has what this is worth).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 NEIGHBOURS = 6  # visits before and after that vote on a moment's speed
 ITERATIONS = 5  # what is usual for an entry depends on how slow the machine was when, and the other way round
-USUAL = 0.3  # the quantile of its visits that is usual for an entry
-UNDISTURBED = 0.1  # the share of the time in which the machine is taken to be undisturbed
-MIN_ENTRIES = 20  # with fewer, an entry would be divided by its own noise
+UNDISTURBED = 0.01  # the share of a reference's inferences that is taken to be undisturbed
+MIN_REFERENCES = 5  # with fewer, an entry would be divided by its own noise
 
 
-def slowdowns(entries: Sequence[str], samples_ms: Sequence[Sequence[float]]) -> np.ndarray:
+def slowdowns(entries: Sequence[str], samples_ms: Sequence[Sequence[float]], references: Collection[str]) -> np.ndarray:
     """For visits in the order they were made: by what factor the machine was slower than undisturbed."""
-    _, index = np.unique(np.asarray(entries), return_inverse=True)
-    count = int(index.max()) + 1 if len(index) else 0
-    if count < MIN_ENTRIES:
+    names, index = np.unique(np.asarray(entries, dtype=str), return_inverse=True)
+    known = [i for i, name in enumerate(names) if name in references]
+    if len(known) < MIN_REFERENCES:
         return np.ones(len(index))
-    log_ms = np.log([float(np.median(samples)) for samples in samples_ms])
+    log_ms = [np.log(samples) for samples in samples_ms]
+    medians = np.array([np.median(samples) for samples in log_ms])
     level = np.zeros(len(index))
     for _ in range(ITERATIONS):
-        settled = log_ms - level
-        usual = np.array([np.quantile(settled[index == i], USUAL) for i in range(count)])
-        level = _running_median(log_ms - usual[index])
-        level -= np.quantile(level, UNDISTURBED)
-    return np.exp(np.maximum(level, 0.0))
+        settled = medians - level
+        usual = np.array([np.median(settled[index == i]) for i in range(len(names))])
+        level = _running_median(medians - usual[index])
+    fastest = [
+        np.quantile(np.concatenate([log_ms[v] for v in np.flatnonzero(index == i)]), UNDISTURBED) - usual[i]
+        for i in known
+    ]
+    return np.exp(np.maximum(level - np.median(fastest), 0.0))
 
 
 def _running_median(values: np.ndarray) -> np.ndarray:

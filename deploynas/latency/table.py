@@ -33,6 +33,11 @@ class Measurement(BaseModel):
         slowdown = self.slowdown or [1.0] * len(self.samples_ms)
         return [[ms / slow for ms in visit] for visit, slow in zip(self.samples_ms, slowdown, strict=True)]
 
+    @property
+    def disturbance(self) -> float:
+        """By what factor the machine was slower than undisturbed, at the median of the visits."""
+        return float(sorted(self.slowdown)[len(self.slowdown) // 2]) if self.slowdown else 1.0
+
 
 class NetworkMeasurement(Measurement):
     choices: list[list[int]]

@@ -1,7 +1,8 @@
 """The process that measures: a plan on stdin, one JSON line a visit on stdout. `python -m deploynas.latency.worker`
 
 A fresh process is a fresh memory layout, and nothing else runs in it. All entries of the plan are loaded first,
-then visited in a new random order each time round, so that whatever the machine does meanwhile hits all alike.
+then visited in random order, each evenly spread over the time, so that whatever the machine does meanwhile hits all
+alike.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,11 +33,12 @@ class Entry(BaseModel):
     choices: list[list[int]] | None = None
     path: str | None = None
     shapes: dict[str, tuple[int, ...]] = {}
+    optional: bool = False  # left out where the provider cannot run it
 
 
 class Plan(BaseModel):
     device: dict[str, Any]
-    space: dict[str, Any] | None  # None: files only
+    space: dict[str, Any]
     entries: list[Entry]
     visits: dict[str, int]  # how many visits each entry still needs
     seed: int
@@ -49,11 +52,10 @@ class Visit(BaseModel):
     samples_ms: list[float]
 
 
-def build(entry: Entry, space: Space | None, device: Device) -> bytes | Path:
+def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
     """The graph of an entry, at the device's batch and precision."""
     if entry.kind == "file":
         return Path(entry.path or "")
-    assert space is not None
     how: dict[str, Any] = {"batch": device.batch, "precision": device.precision}
     if entry.kind == "network":
         model = graph.network(space, space.architecture(entry.choices or []), **how)
@@ -65,26 +67,35 @@ def build(entry: Entry, space: Space | None, device: Device) -> bytes | Path:
 
 
 def measure(plan: Plan) -> None:
-    space = Space.from_description(plan.space) if plan.space else None
+    space = Space.from_description(plan.space)
     device = Device.model_validate(plan.device)
     effort = device.effort
     sessions, runs = {}, {}
+    left = dict(plan.visits)
     for entry in plan.entries:
-        session = Session(build(entry, space, device), device, entry.shapes)
+        try:
+            session = Session(build(entry, space, device), device, entry.shapes)
+        except DeployNASError:
+            if not entry.optional:
+                raise
+            left[entry.key] = 0
+            continue
         session.run()  # allocates, and compiles where the provider does that
         fastest = min(session.time_ms(2))
         sessions[entry.key] = session
         runs[entry.key] = int(min(max(effort.runs, np.ceil(effort.min_visit_ms / fastest)), 10 * effort.runs))
-    rng = np.random.default_rng(plan.seed)
-    left = dict(plan.visits)
-    while any(left.values()):
-        keys = [key for key, visits in left.items() if visits]
-        for key in rng.permutation(keys):
-            session = sessions[key]
-            session.time_ms(effort.warmup_runs)  # brings its weights back into the caches
-            samples = [round(sample, 5) for sample in session.time_ms(runs[key])]
-            print(Visit(entry=key, samples_ms=samples).model_dump_json(exclude={"worker"}), flush=True)
-            left[key] -= 1
+    for key in _order(left, np.random.default_rng(plan.seed)):
+        session = sessions[key]
+        session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
+        samples = [round(sample, 5) for sample in session.time_ms(runs[key])]
+        print(Visit(entry=key, samples_ms=samples).model_dump_json(exclude={"worker"}), flush=True)
+
+
+def _order(visits: Mapping[str, int], rng: np.random.Generator) -> list[str]:
+    """Each entry as often as it wants to be visited, spread evenly over the time and otherwise random."""
+    when = [(k + rng.uniform()) / count for count in visits.values() for k in range(count)]
+    keys = [key for key, count in visits.items() for _ in range(count)]
+    return [keys[i] for i in np.argsort(when)]
 
 
 def main() -> None:

@@ -22,7 +22,8 @@ class ShippedFile(BaseModel):
     latency_ms: float
     relative_error: float  # half-width of the 95 % interval, over the latency
     stable: bool
-    percentiles_ms: dict[str, float]
+    disturbance: float = 1.0  # how many times slower than undisturbed the machine was
+    percentiles_ms: dict[str, float]  # as it was
     throughput_per_s: float
 
 

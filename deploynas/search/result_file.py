@@ -31,8 +31,9 @@ class NetworkRecord(BaseModel):
 
     architecture: str
     choices: list[list[int]]
-    accuracy: float
+    accuracy: float  # predicted: for ranking
     accuracy_se: float | None
+    expected_accuracy: float | None = None  # what networks with such a prediction measured, one-shot
     measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank`
     measured_accuracy_se: float | None = None
     params: int
@@ -57,6 +58,7 @@ class FrontierRecord(BaseModel):
     architecture: str
     choices: list[list[int]]
     accuracy: float
+    expected_accuracy: float | None = None
     latency_ms: float
 
 

@@ -43,6 +43,7 @@ class Candidates:
     table: KnownTable | None
     fine_tune: FineTune
     given: Path | None = None  # a fine-tuned network to begin with
+    solver: str = "exact"
     on_progress: OnProgress = silent
     probes: list[Attempt[SearchResult]] = field(default_factory=list)
 
@@ -78,7 +79,7 @@ class Candidates:
         assert self.table is not None and self.sources.estimator is not None
         estimator = load_estimator(self.sources.estimator)
         limits = [Limit(self.table.table, target_ms), *self.sources.resources]
-        result = search(self.space, estimator, limits)
+        result = search(self.space, estimator, limits, self.solver)
         [measured] = measure_networks(self.device, self.space, [result.architecture], on_progress=self.on_progress)
         return Attempt(target_ms, result.latency_ms, measured.latency_ms, result)
 

@@ -166,7 +166,7 @@ def _export(network: Path, batches: Batches, device: Device, stage: Path, wishes
     for precision, content in contents.items():
         path = stage / MODEL[precision]
         write_bytes(path, content)
-        benches[precision] = bench(path, device, runs=wishes.runs)
+        benches[precision] = bench(path, device, runs=wishes.runs, space=architecture.space)
     return Exported(network, checkpoint, fp32, int8, benches)
 
 

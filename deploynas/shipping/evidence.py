@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FRONTIER_POINTS = 60
 DECISIONS = 16  # that a report shows
 GOOD_PREDICTION = 0.05  # what the prediction of a shipped network should be within
+DISTURBED = 1.1  # a machine that many times slower than undisturbed is worth a warning
 
 
 @dataclass(frozen=True)
@@ -82,13 +83,13 @@ def report_document(evidence: Evidence) -> ReportFile:
         peak_memory_bytes=costs.peak_memory_bytes,
         predicted_ms=table.table.predict(architecture) if table else None,
         table_error=table.table.mean_error if table else None,
-        predicted_accuracy=estimator.predict(architecture) if estimator else None,
+        predicted_accuracy=_expected(estimator, estimator.predict(architecture)) if estimator else None,
         predicted_accuracy_se=estimator.predict_se(architecture) if estimator else None,
         inherited_accuracy=about.get("inherited_accuracy"),
         test_accuracy=about.get("test_accuracy"),
         files=_files(shipped),
         blocks=_blocks(evidence),
-        frontier=_points(points),
+        frontier=_points(points, estimator),
         measured=_measured(evidence, estimator, points),
         table_networks=_table_networks(evidence),
         rounds=_rounds(evidence),
@@ -118,6 +119,7 @@ def _files(shipped: Exported) -> list[ShippedFile]:
             latency_ms=result.measurement.latency_ms,
             relative_error=result.measurement.relative_error,
             stable=result.measurement.stable,
+            disturbance=result.measurement.disturbance,
             percentiles_ms=result.percentiles_ms,
             throughput_per_s=result.throughput_per_s,
         )
@@ -171,13 +173,19 @@ def _words(part: Part) -> tuple[str, str, int, int]:
     return "block", text, part.stride, part.out_channels
 
 
-def _points(points: Frontier | None) -> list[Point]:
-    if points is None:
+def _points(points: Frontier | None, estimator: Estimator | None) -> list[Point]:
+    if points is None or estimator is None:
         return []
     return [
-        Point(latency_ms=p.latency_ms, accuracy=p.accuracy, architecture=str(p.architecture))
+        Point(latency_ms=p.latency_ms, accuracy=_expected(estimator, p.accuracy), architecture=str(p.architecture))
         for p in points.thin(FRONTIER_POINTS)
     ]
+
+
+def _expected(estimator: Estimator, predicted: float) -> float:
+    """What a prediction is worth in measured accuracy, where the estimator knows; else the prediction."""
+    expected = estimator.validation.expected(predicted) if estimator.validation else None
+    return predicted if expected is None else expected
 
 
 def _measured(evidence: Evidence, estimator: Estimator | None, points: Frontier | None) -> list[MeasuredPoint]:
@@ -200,7 +208,7 @@ def _measured(evidence: Evidence, estimator: Estimator | None, points: Frontier 
             accuracy=accuracy(supernet, evidence.batches, data.validation, _in(supernet.space, architecture)),
             architecture=str(architecture),
             predicted_ms=candidates.table.table.predict(architecture),
-            predicted_accuracy=estimator.predict(architecture),
+            predicted_accuracy=_expected(estimator, estimator.predict(architecture)),
         )
         for architecture, measured in zip(chosen, timed, strict=True)
     ]
@@ -277,6 +285,12 @@ def _warnings(report: ReportFile, provenance: dict[str, Any]) -> list[str]:
     unstable = [file.path for file in report.files if not file.stable]
     if unstable:
         found.append(f"the timings of {', '.join(unstable)} scatter by more than the device file allows")
+    disturbed = max(report.files, key=lambda file: file.disturbance)
+    if disturbed.disturbance > DISTURBED:
+        found.append(
+            f"the machine was {100 * (disturbed.disturbance - 1):.0f} % slower than undisturbed: latencies are without "
+            f"that, and as it was the median of {disturbed.path} took {disturbed.percentiles_ms['p50']:.4g} ms"
+        )
     if max(provenance["load_before"][0], provenance["load_after"][0]) > report.hardware.get("cores", 1):
         found.append("other programs were busy on the machine while it was measured")
     if report.predicted_ms is None:

@@ -79,7 +79,7 @@ def _written(result: BenchResult, path: Path, factor: float, noise: float = 0.01
     rng = np.random.default_rng(0)
     visits = [[10 * factor * float(1 + noise * abs(rng.standard_normal()))] * 4 for _ in range(20)]
     device = Device.model_validate(result.device)
-    made = measurements([Visit(entry="m", samples_ms=samples) for samples in visits], device)
+    made = measurements([Visit(entry="m", samples_ms=samples) for samples in visits], device, references=())
     changed = result.model_copy(update={"measurement": made["m"]})
     if hardware:
         changed.provenance["hardware"] = {**result.provenance["hardware"], "fingerprint": hardware}

@@ -130,7 +130,7 @@ def test_unknown_keys_of_a_generated_file_are_ignored(table: LatencyTable, tmp_p
 
 def test_a_kill_loses_at_most_one_visit_and_the_same_call_goes_on(tiny: Space, quick: Device, tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
-    slow = quick.model_copy(update={"effort": quick.effort.model_copy(update={"visits": 40})})
+    slow = quick.model_copy(update={"effort": quick.effort.model_copy(update={"visits": 40, "part_visits": 40})})
     script = (
         "import deploynas as dn, json, sys\n"
         "from deploynas.device import Device\n"

@@ -1,0 +1,60 @@
+"""What a prediction is worth in measured accuracy, also where searches end up.
+
+A sum of contributions ranks networks, but it does not saturate as accuracy does: at the best networks, of which there
+are none in a random sample, it promises too much. So networks are climbed to, from random ones to the best by
+prediction, and measured on the way; the curve is the monotone regression of what was measured on what was
+predicted. It changes no ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deploynas.accuracy.decisions import Decisions
+from deploynas.accuracy.estimator_file import Curve, Estimator
+from deploynas.accuracy.samples import Pass, Samples, means
+from deploynas.progress import OnProgress, silent
+
+CLIMBS, STEPS = 4, 6  # climbs, and networks measured on each
+
+
+def measure_curve(
+    estimator: Estimator, samples: Samples, unseen: Sequence[Pass], on_progress: OnProgress = silent
+) -> Curve:
+    """From networks along climbs, and from random ones that were measured anyway."""
+    paths = [path for i in range(CLIMBS) for path in _climb(estimator, samples.decisions, i)]
+    climbed = []
+    for i, path in enumerate(paths):
+        climbed.append(Pass(path[None], samples.measure(path[None])))
+        on_progress((i + 1) / len(paths), f"network {i + 1} towards the best")
+    everything = [*unseen, *climbed]
+    predicted = [estimator.predict(samples.decisions.architecture_of(p.paths[0])) for p in everything]
+    return fit_curve(predicted, means(everything, "accuracy"))
+
+
+def fit_curve(predicted: Sequence[float], measured: Sequence[float] | np.ndarray) -> Curve:
+    from sklearn.isotonic import IsotonicRegression
+
+    found = IsotonicRegression(out_of_bounds="clip").fit(predicted, measured)
+    return Curve(predicted=found.X_thresholds_.tolist(), measured=found.y_thresholds_.tolist())
+
+
+def _climb(estimator: Estimator, decisions: Decisions, seed: int) -> list[np.ndarray]:
+    """From a random network to one that no single decision improves, decision by decision; `STEPS` of the way."""
+    rng = np.random.default_rng((seed, 7))
+    path = decisions.draw(1, rng)[0]
+    worth, way = estimator.predict(decisions.architecture_of(path)), [path]
+    stuck = 0
+    while stuck < decisions.columns:
+        for column in rng.permutation(decisions.columns):
+            options = np.repeat(path[None], decisions.sizes[column], axis=0)
+            options[:, column] = np.arange(decisions.sizes[column])
+            worths = [estimator.predict(decisions.architecture_of(option)) for option in options]
+            best = int(np.argmax(worths))
+            stuck += 1
+            if worths[best] > worth:
+                path, worth, stuck = options[best], worths[best], 0
+                way.append(path)
+    return [way[i] for i in dict.fromkeys(np.linspace(0, len(way) - 1, STEPS).astype(int).tolist())]

@@ -1,0 +1,119 @@
+"""Contributions after a few passes are mostly noise: what all of them together say about each (empirical Bayes).
+
+A configuration is an expansion ratio, a kernel and a squeeze-and-excitation ratio, and what a kernel is worth in one
+block says something about what it is worth in the next. So a contribution is taken to be a sum of effects: of its
+level of every factor, everywhere, in its stage and in its block, and of what is its own. Each kind of effect has one
+variance, found by maximum (penalised) likelihood from all contributions and the covariance of their errors; kinds
+that the samples do not speak for get next to none. The result is the posterior mean with its standard deviation:
+more bias, much less noise, and the contributions themselves again once passes are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import fields, replace
+from operator import attrgetter
+
+import numpy as np
+
+from deploynas.accuracy.contributions import Contributions
+from deploynas.accuracy.decisions import Decisions, Estimand
+from deploynas.space import BlockConfig
+
+ITERATIONS = 300  # at most, of the fixed point of the variances
+
+
+def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
+    """The same contributions with less noise; standard errors become posterior standard deviations."""
+    decisions = found.decisions
+    covariance = found.covariance if found.covariance is not None else np.diag(found.errors**2)
+    own, back = _apart_from_depth(decisions, estimand)
+    basis = _basis(decisions)
+    observed = basis.T @ own @ found.values
+    noise = basis.T @ own @ covariance @ own.T @ basis
+    kinds = [basis.T @ kind for kind in _effects(decisions)]
+    # a factor with one level has no effects
+    prior = _prior([kind @ kind.T for kind in kinds if np.abs(kind).max() > 1e-9], observed, noise)
+    gain = prior @ np.linalg.pinv(prior + noise, hermitian=True)
+    spread = back @ basis @ (prior - gain @ prior) @ basis.T @ back.T
+    return replace(
+        found,
+        values=back @ basis @ gain @ observed,
+        errors=np.sqrt(np.maximum(np.diag(spread), 0)),
+        covariance=spread,
+    )
+
+
+def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """The covariance of the true contributions: a variance for every kind of effect, by maximum likelihood.
+
+    Each step multiplies a variance by the square root of how much of that kind is seen over how much is expected,
+    which never lowers the likelihood. A kind with few effects (six depths, say) may look like none at all by chance,
+    and errors would then be too small: the logarithm of every standard deviation is added to the likelihood, which
+    keeps it from zero and weighs little against many effects.
+    """
+    scale = float(observed @ observed)
+    if scale == 0:
+        return np.zeros_like(noise)
+    floor = 1e-9 * (np.trace(noise) + scale) / len(noise) * np.eye(len(noise))  # few images leave the noise singular
+    variances = np.array([scale / np.trace(kind) / len(kinds) for kind in kinds])
+    flat = np.stack(kinds).reshape(len(kinds), -1)
+    for _ in range(ITERATIONS):
+        prior = (variances @ flat).reshape(noise.shape)
+        inverse = np.linalg.inv(floor + noise + prior)
+        seen = inverse @ observed
+        evidence = flat @ np.outer(seen, seen).ravel() + 1 / variances
+        before, variances = variances, variances * np.sqrt(evidence / (flat @ inverse.ravel()))
+        if np.allclose(variances, before, rtol=1e-3):
+            break
+    return (variances @ flat).reshape(noise.shape)
+
+
+def _effects(decisions: Decisions) -> list[np.ndarray]:
+    """For every kind of effect, which decisions share one: a column an effect."""
+    stages = decisions.space.stages
+    factors: list[Callable[[BlockConfig], Hashable]] = [attrgetter(field.name) for field in fields(BlockConfig)]
+    factors.append(lambda config: config)  # the combination itself
+    depths = [(s, depth) for s, stage in enumerate(stages) for depth in stage.depths]
+    configs = [(s, b, config) for s, b in decisions.blocks for config in stages[s].configs]
+    kinds: list[list[Hashable]] = []
+    for depth_label in (lambda s, d: d, lambda s, d: (s, d)):
+        kinds.append([*(depth_label(s, d) for s, d in depths), *(None for _ in configs)])
+    for factor in factors:
+        for place in (lambda s, b: (), lambda s, b: (s,), lambda s, b: (s, b)):
+            kinds.append([*(None for _ in depths), *((*place(s, b), factor(config)) for s, b, config in configs)])
+    return [_indicators(labels) for labels in kinds]
+
+
+def _indicators(labels: list[Hashable]) -> np.ndarray:
+    known = list(dict.fromkeys(label for label in labels if label is not None))
+    return np.array([[float(label == one) for one in known] for label in labels])
+
+
+def _basis(decisions: Decisions) -> np.ndarray:
+    """Orthonormal columns that span the contributions: those of one place sum to zero."""
+    blocks = []
+    for size in decisions.sizes:
+        centred = np.eye(size) - 1 / size
+        vectors, sizes, _ = np.linalg.svd(centred)
+        blocks.append(vectors[:, sizes > 0.5])
+    basis = np.zeros((len(decisions), sum(block.shape[1] for block in blocks)))
+    row = column = 0
+    for block in blocks:
+        basis[row : row + block.shape[0], column : column + block.shape[1]] = block
+        row, column = row + block.shape[0], column + block.shape[1]
+    return basis
+
+
+def _apart_from_depth(decisions: Decisions, estimand: Estimand) -> tuple[np.ndarray, np.ndarray]:
+    """Eq. 3 as printed counts a depth's worth into its blocks: what takes it out, and what puts it back.
+
+    `projection` does not, and both are the identity.
+    """
+    depth_of = np.zeros((len(decisions), len(decisions)))
+    if estimand == "paper":
+        stages = len(decisions.space.stages)
+        for i, (s, _) in enumerate(decisions.blocks):
+            rows = slice(decisions.starts[stages + i], decisions.starts[stages + i + 1])
+            depth_of[rows, decisions.starts[s] + decisions.home[i]] = 1
+    return np.eye(len(decisions)) - depth_of, np.eye(len(decisions)) + depth_of
