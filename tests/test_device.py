@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from deploynas import graph
 from deploynas.device import Device, shipped
 from deploynas.errors import InputError
 from deploynas.latency.hardware import hardware, require_hardware
 from deploynas.latency.session import Session, require_provider
+from deploynas.space import Space
 
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
@@ -83,3 +85,12 @@ def test_nodes_that_fall_back_to_the_cpu_are_refused(monkeypatch: pytest.MonkeyP
     device = Device(name="azure", provider="AzureExecutionProvider")
     with pytest.raises(DeployNASError, match=r"fallback|fell back|CPU EP"):
         Session(graph.block(tiny, 0, 0, 0).SerializeToString(), device)
+
+
+def test_session_options_reach_the_runtime_and_name_another_device(tiny: Space) -> None:
+    plain = Device(name="cpu", provider="cpu")
+    told = plain.model_copy(update={"session_options": {"session.intra_op.allow_spinning": False}})
+    assert plain.hash != told.hash
+    session = Session(graph.network(tiny, tiny.smallest()).SerializeToString(), told)
+    options = session._session.get_session_options()
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"

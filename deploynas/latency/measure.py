@@ -19,6 +19,9 @@ from deploynas.latency.worker import Entry, Plan, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
 
+FEW_VISITS = 40  # of one process to all networks together, at least
+REFERENCE_VISITS = 40  # of one process to each reference, at least: about a second, in which there is a quiet moment
+
 
 def visit(
     device: Device, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
@@ -67,7 +70,9 @@ def measure_networks(
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> list[Measurement]:
-    """Time whole networks, interleaved, with the device's effort; in the order given."""
+    """Time whole networks, interleaved, with the device's effort, or more of it if they are few; in the order given."""
+    visits = max(device.effort.visits, FEW_VISITS // max(1, len(architectures)))
+    device = device.model_copy(update={"effort": device.effort.model_copy(update={"visits": visits})})
     entries = [network_entry(f"network/{i}", a) for i, a in enumerate(architectures)]
     return measure_entries(device, entries, space=space, seed=seed, on_progress=on_progress)
 
@@ -82,16 +87,19 @@ def measure_entries(
 ) -> list[Measurement]:
     """Time entries, interleaved with references, in as many fresh processes and visits as the device's effort says.
 
-    The references come from the space, or from one of ours for entries that are files.
+    The references come from the space, or from one of ours for entries that are files. They are visited often, so that
+    some visits fall into undisturbed moments.
     """
     space = space or Space.load(REFERENCE_SPACE)
     references = reference_entries(space)
     together = [*entries, *references]
     effort = device.effort
     made: list[Visit] = []
-    total = effort.workers * effort.visits * len(together)
+    wanted = {entry.key: effort.visits for entry in entries} | {
+        reference.key: max(effort.visits, REFERENCE_VISITS) for reference in references
+    }
+    total = effort.workers * sum(wanted.values())
     for worker in range(effort.workers):
-        wanted = {entry.key: effort.visits for entry in together}
         for one in visit(device, space, together, wanted, worker, seed):
             made.append(one)
             on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")

@@ -141,3 +141,20 @@ def test_false_alarms_are_rare_over_many_entries() -> None:
         before, after = side(), side()
         alarms += any(row.p_value < 0.05 for row in _rows(before, after, list(before.entries), 0.1))
     assert alarms <= 4  # 20 trials at 5 %: more than 4 would have a chance below 0.3 %
+
+
+def test_a_device_may_keep_the_slowdowns_in() -> None:
+    """One entry of interest beside six references, which are half as fast in the second half of the time."""
+    made = []
+    for moment in range(20):
+        slow = 2.0 if moment >= 10 else 1.0
+        made += [Visit(entry=f"reference/{r}", samples_ms=[slow * (1 + r)] * 4) for r in range(6)]
+        made.append(Visit(entry="network", samples_ms=[slow * 10.0] * 4))
+    device = Device(name="shared", provider="cpu")
+    references = {f"reference/{r}" for r in range(6)}
+    clean = measurements(made, device, references)["network"]
+    assert clean.latency_ms == pytest.approx(10.0)
+    assert max(clean.slowdown) == pytest.approx(2.0)
+    as_it_was = measurements(made, device.model_copy(update={"undisturbed": False}), references)["network"]
+    assert as_it_was.latency_ms == pytest.approx(15.0)
+    assert set(as_it_was.slowdown) == {1.0}

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploynas.latency.correction import METHODS, FittedCorrection, IsolatedTable, fit
+from deploynas.latency.correction import METHODS, FittedCorrection, IsolatedTable, fit, spread_out
 from deploynas.latency.statistic import relative_error, summarise
-from deploynas.space import Space
+from deploynas.space import Architecture, Space
 
 
 def isolated_table(space: Space, rng: np.random.Generator) -> IsolatedTable:
@@ -74,3 +74,17 @@ def test_the_interval_covers_the_truth(statistic: str) -> None:
 
 def test_one_visit_says_nothing_about_its_error() -> None:
     assert relative_error([[1.0, 1.0]], "median") == float("inf")
+
+
+def test_calibration_networks_are_spread_out(rng: np.random.Generator) -> None:
+    """They say more about the terms of a correction than as many random ones."""
+    space = Space.load("imagenet")
+    chosen, drawn = spread_out(space, 30, rng), [space.sample(rng) for _ in range(30)]
+    assert len(set(chosen)) == 30 and {space.smallest(), space.heaviest()} <= set(chosen)
+    table = isolated_table(space, rng)
+
+    def information(networks: list[Architecture]) -> float:
+        rows = np.array([list(table.terms(network).values()) for network in networks])
+        return float(np.linalg.slogdet(rows.T @ rows)[1])
+
+    assert information(chosen) > information(drawn) + 2

@@ -27,7 +27,7 @@ def slow_device(files: Path, monkeypatch) -> Device:
     """The real runtime, with a clock that always shows the table's word times 1.1."""
     table, real = LatencyTable.load(files / "table.json"), (delivery.bench, candidates_module.measure_networks)
 
-    def bench(path: Path, device: Device, runs: int):
+    def bench(path: Path, device: Device, runs: int, space: object):
         properties = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
         architecture = Architecture.parse(properties["architecture"], table.space)
         result = real[0](path, device, runs=10)
