@@ -19,8 +19,8 @@ from deploynas.latency.worker import Entry, Plan, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
 
-FEW_VISITS = 40  # of one process to all networks together, at least
-REFERENCE_VISITS = 40  # of one process to each reference, at least: about a second, in which there is a quiet moment
+FEW_VISITS = 80  # of one process to all networks together, at least
+REFERENCE_VISITS = 80  # of one process to each reference, at least: some seconds, in which there is a quiet moment
 
 
 def visit(
