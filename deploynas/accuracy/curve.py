@@ -27,7 +27,7 @@ def measure_curve(
     paths = [path for i in range(CLIMBS) for path in _climb(estimator, samples.decisions, i)]
     climbed = []
     for i, path in enumerate(paths):
-        climbed.append(Pass(path[None], samples.measure(path[None])))
+        climbed.append(samples.network(path))
         on_progress((i + 1) / len(paths), f"network {i + 1} towards the best")
     everything = [*unseen, *climbed]
     predicted = [estimator.predict(samples.decisions.architecture_of(p.paths[0])) for p in everything]

@@ -49,22 +49,23 @@ def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> 
 
     Each step multiplies a variance by the square root of how much of that kind is seen over how much is expected,
     which never lowers the likelihood. A kind with few effects (six depths, say) may look like none at all by chance,
-    and errors would then be too small: the logarithm of every standard deviation is added to the likelihood, which
-    keeps it from zero and weighs little against many effects.
+    and errors would then be too small; or like anything at all. So every standard deviation has a weak prior, which
+    keeps it from zero and from more than was observed, and weighs little against many effects.
     """
     scale = float(observed @ observed)
     if scale == 0:
         return np.zeros_like(noise)
     floor = 1e-9 * (np.trace(noise) + scale) / len(noise) * np.eye(len(noise))  # few images leave the noise singular
-    variances = np.array([scale / np.trace(kind) / len(kinds) for kind in kinds])
+    most = np.array([scale / np.trace(kind) for kind in kinds])  # if everything observed were of this kind
+    variances = most / len(kinds)
     flat = np.stack(kinds).reshape(len(kinds), -1)
     for _ in range(ITERATIONS):
         prior = (variances @ flat).reshape(noise.shape)
         inverse = np.linalg.inv(floor + noise + prior)
         seen = inverse @ observed
         evidence = flat @ np.outer(seen, seen).ravel() + 1 / variances
-        before, variances = variances, variances * np.sqrt(evidence / (flat @ inverse.ravel()))
-        if np.allclose(variances, before, rtol=1e-3):
+        before, variances = variances, variances * np.sqrt(evidence / (flat @ inverse.ravel() + 1 / most))
+        if np.allclose(variances, before, rtol=1e-3, atol=0):
             break
     return (variances @ flat).reshape(noise.shape)
 
