@@ -34,9 +34,9 @@ def show(document: SearchFile) -> None:
 
 def _show_network(network: NetworkRecord) -> None:
     limited = {use.name: use for use in network.limits}
-    rows = [["accuracy, by its rank", _percent(network.accuracy), "", _standard_error(network)]]
+    rows = [["accuracy, for ranking", _percent(network.accuracy), "", _standard_error(network)]]
     if network.expected_accuracy is not None:
-        rows.append(["accuracy, one-shot, expected", _percent(network.expected_accuracy), "", ""])
+        rows.append(["accuracy, to expect one-shot", _percent(network.expected_accuracy), "", ""])
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
@@ -91,12 +91,13 @@ def _show_frontier(document: SearchFile) -> None:
         [
             f"{p.latency_ms:.4f}",
             _percent(p.accuracy),
-            "" if p.expected_accuracy is None else _percent(p.expected_accuracy),
+            *([_percent(p.expected_accuracy)] if p.expected_accuracy is not None else []),
             _depths(p.choices),
         ]
         for p in document.frontier
     ]
-    print_table(["latency_ms", "accuracy", "expected", "blocks"], rows)
+    expected = ["expected"] if document.frontier[0].expected_accuracy is not None else []
+    print_table(["latency_ms", "accuracy", *expected, "blocks"], rows)
     say("the architectures: `--json`, or `--out FILE`")
 
 
