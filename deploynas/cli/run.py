@@ -89,6 +89,7 @@ def command(
     search, fine-tuning and export.
     """
     from deploynas.report.index import write_index
+    from deploynas.search.solver import load_solver
     from deploynas.space import Space
     from deploynas.training.recipe import PRESETS, Recipe
 
@@ -97,6 +98,7 @@ def command(
     recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
     out = out or Path("runs") / space.name
     plan, resources = plan_of(options), tuple(resources_of(options))
+    load_solver(solver)  # a mistake is better found before minutes of training than after
     run = Run(out, space, data, recipe, teacher, plan, resources, solver, wishes_of(options), force)
     wanted = _wanted(devices, max_latency_ms)
     started = time.monotonic()

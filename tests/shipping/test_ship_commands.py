@@ -120,3 +120,12 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert second.code == 0, second.err
     assert "is there" in second.err
     assert (tmp_path / "runs" / "mini" / "bundles" / "quick" / "manifest.json").read_bytes() == stamp
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--solver", "magic"], ["--max-params", "-1"], ["--target-se", "2"], ["--device", "cpu-1t:soon"]]
+)
+def test_run_finds_a_mistake_before_it_begins(deploynas, tmp_path: Path, wrong: list[str]) -> None:
+    outcome = deploynas("run", "--out", "begun", *wrong)
+    assert outcome.code == 2 and "error: " in outcome.err
+    assert not (tmp_path / "begun").exists()
