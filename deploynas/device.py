@@ -52,10 +52,10 @@ class Effort(_Strict):
     """How much to measure. The planned visits are always made; the time limit ends the repeats after them."""
 
     workers: int = Field(default=2, ge=1, le=100)  # fresh processes, each of which measures everything
-    visits: int = Field(default=4, ge=2, le=1000)  # to each whole network by each worker, in random order
+    visits: int = Field(default=6, ge=2, le=1000)  # to each whole network by each worker, in random order
     part_visits: int = Field(default=8, ge=2, le=1000)  # the same for isolated parts, which are short
     warmup_runs: int = Field(default=1, ge=0, le=1000)  # at each visit, not timed, while caches settle
-    runs: int = Field(default=6, ge=1, le=10_000)  # timed inferences a visit
+    runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit
     min_visit_ms: float = Field(default=1.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
     calibration_networks: int = Field(default=30, ge=0, le=10_000)
     validation_networks: int = Field(default=20, ge=2, le=10_000)

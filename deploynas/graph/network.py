@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 import onnx
@@ -43,7 +43,8 @@ def network(
         "architecture": to_text(architecture),
         **(metadata or {}),
     }
-    return _model(space.parts(architecture), weights, batch, precision, ranges, opset, metadata, per_channel)
+    parts = space.parts(architecture)
+    return onnx.ModelProto.FromString(_model(parts, weights, batch, precision, ranges, opset, metadata, per_channel))
 
 
 def block(
@@ -69,7 +70,12 @@ def part(
     name: str = "part",
 ) -> onnx.ModelProto:
     """Any part of a network, alone."""
-    return _model([(name, geometry)], weights, batch, precision, None, OPSET, {})
+    return onnx.ModelProto.FromString(_model([(name, geometry)], weights, batch, precision))
+
+
+def random_bytes(parts: Sequence[tuple[str, Part]], batch: int | None = 1, *, precision: str = "fp32") -> bytes:
+    """Named parts, one after the other, with random weights; what a runtime loads, and faster than the message."""
+    return _model(parts, None, batch, precision)
 
 
 def weight_shapes(space: Space, architecture: Architecture) -> dict[str, tuple[int, ...]]:
@@ -85,15 +91,15 @@ def weight_shapes(space: Space, architecture: Architecture) -> dict[str, tuple[i
 
 
 def _model(
-    parts: list[tuple[str, Part]],
+    parts: Sequence[tuple[str, Part]],
     weights: Mapping[str, np.ndarray] | None,
     batch: int | None,
     precision: str,
-    ranges: Ranges | None,
-    opset: int,
-    metadata: Mapping[str, str],
+    ranges: Ranges | None = None,
+    opset: int = OPSET,
+    metadata: Mapping[str, str] | None = None,
     per_channel: bool = True,
-) -> onnx.ModelProto:
+) -> bytes:
     if batch is not None and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
     if opset < OPSET:
@@ -103,10 +109,10 @@ def _model(
     source = _random_weights if weights is None else _given_weights(weights)
     writer = GraphWriter(source) if precision == "fp32" else QuantizedWriter(source, ranges, per_channel)
     x, y = _write(writer, parts)
-    return writer.model(x, y, batch, opset, metadata)
+    return writer.model(x, y, batch, opset, metadata or {})
 
 
-def _write(writer: GraphWriter, parts: list[tuple[str, Part]]) -> tuple[Tensor, Tensor]:
+def _write(writer: GraphWriter, parts: Sequence[tuple[str, Part]]) -> tuple[Tensor, Tensor]:
     first = parts[0][1]
     x = y = Tensor(INPUT, first.in_channels, first.height, first.width)
     for name, geometry in parts:
@@ -178,14 +184,15 @@ def _given_weights(weights: Mapping[str, np.ndarray]) -> Weights:
     return find
 
 
-@lru_cache(maxsize=1)
-def _noise() -> np.ndarray:
-    return np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
-
-
 def _random_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """He-scaled noise from one shared buffer: latency needs plausible numbers, not independent ones."""
+    return _noise(shape)
+
+
+@cache  # a space has some hundred shapes
+def _noise(shape: tuple[int, ...]) -> np.ndarray:
+    """He-scaled noise, the same for all weights of a shape: latency needs plausible numbers, not independent ones."""
     if len(shape) == 1:
         return np.zeros(shape, np.float32)
     fan_in = int(np.prod(shape[1:]))
-    return np.resize(_noise(), shape) * np.float32(np.sqrt(2 / fan_in))
+    noise = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
+    return np.resize(noise, shape) * np.float32(np.sqrt(2 / fan_in))

@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from deploynas.errors import InputError
+from deploynas.graph.wire import with_weights
 
 OPSET = 17  # HardSwish (14) as one operator, which the runtime fuses into convolutions
 IR_VERSIONS = ((19, 9), (21, 10), (22, 10), (23, 11))  # first IR version that carries an opset
@@ -39,7 +40,7 @@ class GraphWriter:
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self.nodes: list[onnx.NodeProto] = []
-        self.initializers: dict[str, onnx.TensorProto] = {}
+        self.initializers: dict[str, np.ndarray] = {}
 
     def conv(
         self,
@@ -114,9 +115,7 @@ class GraphWriter:
         self.nodes[-1].output[0] = name
         return Tensor(name, y.channels, y.height, y.width)
 
-    def model(
-        self, x: Tensor, y: Tensor, batch: int | None, opset: int, metadata: Mapping[str, str]
-    ) -> onnx.ModelProto:
+    def model(self, x: Tensor, y: Tensor, batch: int | None, opset: int, metadata: Mapping[str, str]) -> bytes:
         first = batch if batch is not None else DYNAMIC
         output_shape = [first, y.channels] + ([y.height, y.width] if y.height * y.width > 1 else [])
         graph = helper.make_graph(
@@ -124,7 +123,6 @@ class GraphWriter:
             "deploynas",
             [helper.make_tensor_value_info(x.name, TensorProto.FLOAT, [first, x.channels, x.height, x.width])],
             [helper.make_tensor_value_info(y.name, TensorProto.FLOAT, output_shape)],
-            list(self.initializers.values()),
         )
         ir_version = max([8] + [ir for first_opset, ir in IR_VERSIONS if opset >= first_opset])
         model = helper.make_model(
@@ -134,7 +132,7 @@ class GraphWriter:
             producer_name="deploynas",
         )
         helper.set_model_props(model, dict(metadata))
-        return model
+        return with_weights(model, self.initializers)
 
     def _node(self, kind: str, name: str, inputs: list[str], **attributes: Any) -> None:
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
@@ -150,8 +148,5 @@ class GraphWriter:
         return self._constant(name, np.asarray(value, np.float32))
 
     def _constant(self, name: str, value: np.ndarray) -> str:
-        if name not in self.initializers:
-            kind = helper.np_dtype_to_tensor_dtype(value.dtype)
-            content = np.ascontiguousarray(value).tobytes()
-            self.initializers[name] = helper.make_tensor(name, kind, value.shape, content, raw=True)
+        self.initializers.setdefault(name, value)
         return name

@@ -11,6 +11,7 @@ import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
@@ -112,23 +113,51 @@ def measurements(visits: Sequence[Visit], device: Device, references: Collection
     slow = np.ones(len(visits))
     if device.undisturbed:
         slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits], references)
-    grouped: dict[str, list[tuple[list[float], float]]] = {}
-    for one, factor in zip(visits, slow, strict=True):
-        grouped.setdefault(one.entry, []).append((one.samples_ms, float(factor)))
-    return {name: _measurement(name, made, device) for name, made in grouped.items()}
+    grouped: dict[str, list[int]] = {}
+    for v, one in enumerate(visits):
+        grouped.setdefault(one.entry, []).append(v)
+    found = {
+        name: _measurement(name, [visits[v].samples_ms for v in made], slow[made], device)
+        for name, made in grouped.items()
+    }
+    if device.undisturbed:
+        for kind in ([n for n in found if n in references], [n for n in found if n not in references]):
+            found |= _aligned([found[name] for name in kind], device)
+    return found
 
 
-def _measurement(name: str, made: list[tuple[list[float], float]], device: Device) -> Measurement:
-    settled = [np.asarray(samples) / slow for samples, slow in made]
+def _measurement(name: str, samples_ms: list[list[float]], slow: np.ndarray, device: Device) -> Measurement:
+    """What an entry's own visits say."""
+    settled = [np.asarray(samples) / factor for samples, factor in zip(samples_ms, slow, strict=True)]
     error = relative_error(settled, device.statistic)
     return Measurement(
         name=name,
         latency_ms=summarise(np.concatenate(settled), device.statistic),
         relative_error=error,
         stable=error <= device.effort.max_relative_error,
-        samples_ms=[samples for samples, _ in made],
-        slowdown=[round(slow, 4) for _, slow in made],
+        samples_ms=samples_ms,
+        slowdown=[round(float(factor), 4) for factor in slow],
     )
+
+
+def _aligned(alone: Sequence[Measurement], device: Device) -> dict[str, Measurement]:
+    """The same entries, placed relative to each other by the shape they share; at the same level in the median."""
+    if len(alone) < FEWEST:
+        return {}
+    entry = np.repeat(np.arange(len(alone)), [len(one.samples_ms) for one in alone])
+    log_ms = [np.log(samples) for one in alone for samples in one.samples_ms]
+    location, errors = align(entry, log_ms, np.concatenate([one.slowdown for one in alone]))
+    location += np.median(np.log([one.latency_ms for one in alone]) - location)
+    return {
+        one.name: one.model_copy(
+            update={
+                "latency_ms": float(np.exp(place)),
+                "relative_error": float(error),
+                "stable": bool(error <= device.effort.max_relative_error),
+            }
+        )
+        for one, place, error in zip(alone, location, errors, strict=True)
+    }
 
 
 def _raise_reported(line: str) -> None:

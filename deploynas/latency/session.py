@@ -7,8 +7,10 @@ is an error. Inputs and outputs are bound to the device's own memory once, so th
 from __future__ import annotations
 
 import gc
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,9 +125,9 @@ def _load(model: bytes | Path, device: Device, profile_prefix: str | None) -> An
         options.enable_profiling = True
         options.profile_file_prefix = profile_prefix
     choice = (device.provider_name, {key: _option(value) for key, value in device.provider_options.items()})
-    source = str(model) if isinstance(model, Path) else model
     try:
-        session = onnxruntime.InferenceSession(source, options, providers=[choice], enable_fallback=0)
+        with _as_file(model) as path:
+            session = onnxruntime.InferenceSession(str(path), options, providers=[choice], enable_fallback=0)
     except Exception as error:  # the runtime raises its own private types, and plain RuntimeError
         reason = str(error).strip().splitlines()[0]
         if isinstance(model, Path):
@@ -138,6 +140,18 @@ def _load(model: bytes | Path, device: Device, profile_prefix: str | None) -> An
             hint="see the runtime's own message above; the provider's libraries may be missing",
         )
     return session
+
+
+@contextmanager
+def _as_file(model: bytes | Path) -> Iterator[Path]:
+    """Models are loaded from files: the runtime's wrapper keeps bytes for as long as it lives, weights and all."""
+    if isinstance(model, Path):
+        yield model
+        return
+    with tempfile.TemporaryDirectory(prefix="deploynas-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model)
+        yield path
 
 
 def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndarray]:

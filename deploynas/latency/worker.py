@@ -56,14 +56,13 @@ def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
     """The graph of an entry, at the device's batch and precision."""
     if entry.kind == "file":
         return Path(entry.path or "")
-    how: dict[str, Any] = {"batch": device.batch, "precision": device.precision}
     if entry.kind == "network":
-        model = graph.network(space, space.architecture(entry.choices or []), **how)
+        parts = space.parts(space.architecture(entry.choices or []))
     elif entry.block:
-        model = graph.block(space, *entry.block, **how)
+        parts = [("part", space.block(*entry.block))]
     else:
-        model = graph.part(dict(space.fixed_parts())[entry.key], **how)
-    return model.SerializeToString()
+        parts = [("part", dict(space.fixed_parts())[entry.key])]
+    return graph.random_bytes(parts, device.batch, precision=device.precision)
 
 
 def measure(plan: Plan) -> None:
@@ -81,9 +80,9 @@ def measure(plan: Plan) -> None:
             left[entry.key] = 0
             continue
         session.run()  # allocates, and compiles where the provider does that
-        fastest = min(session.time_ms(2))
+        [once_ms] = session.time_ms(1)
         sessions[entry.key] = session
-        runs[entry.key] = int(min(max(effort.runs, np.ceil(effort.min_visit_ms / fastest)), 10 * effort.runs))
+        runs[entry.key] = int(min(max(effort.runs, np.ceil(effort.min_visit_ms / once_ms)), 10 * effort.runs))
     for key in _order(left, np.random.default_rng(plan.seed)):
         session = sessions[key]
         session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches

@@ -11,10 +11,11 @@ from deploynas.errors import InputError
 from deploynas.space import PRESETS, Space
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+def run(model: onnx.ModelProto | bytes, x: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     return session.run(None, {"input": x})[0]
 
 
@@ -137,3 +138,13 @@ def test_older_runtimes_can_read_the_file(tiny: Space) -> None:
 def test_impossible_requests_are_refused(wrong: dict, tiny: Space) -> None:
     with pytest.raises(InputError):
         graph.network(tiny, tiny.smallest(), **wrong)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_bytes_with_random_weights_are_the_same_model(tiny: Space, precision: str) -> None:
+    architecture = tiny.heaviest()
+    content = graph.random_bytes(tiny.parts(architecture), precision=precision)
+    onnx.checker.check_model(content, full_check=True)
+    parsed, message = onnx.ModelProto.FromString(content), graph.network(tiny, architecture, precision=precision)
+    assert parsed.graph == message.graph
+    np.testing.assert_array_equal(run(content, images(tiny, 1)), run(message, images(tiny, 1)))
