@@ -46,7 +46,7 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
         print_json({"path": str(path), **summary(table)})
         return
     _print(table)
-    say(f"next: `deploynas search --latency {path} --estimator ESTIMATOR.json --max-latency-ms 10`")
+    say(f"next: `deploynas search --latency {path}:{table.half_way():.3g} --estimator ESTIMATOR.json`")
 
 
 def existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:

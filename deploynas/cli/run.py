@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from deploynas.training.recipe import Recipe
 
 
+LOOK = 16
+
+
 @dataclass(frozen=True)
 class Run:
     """The folder of a run, and what its steps are told."""
@@ -95,7 +98,9 @@ def command(
 
     space = Space.load(space_name)
     preset = space.name if space.name in PRESETS else "fashion"
-    recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
+    seeds = [f"seed={seed}"] if seed is not None else []
+    # the estimate that follows measures sub-networks too; a few are enough for a look
+    recipe = Recipe.load(recipe_name or preset, [f"report_networks={LOOK}", *changes, *seeds])
     out = out or Path("runs") / space.name
     plan, resources = plan_of(options), tuple(resources_of(options))
     load_solver(solver)  # a mistake is better found before minutes of training than after
@@ -201,7 +206,7 @@ def _ship(run: Run, table_path: Path, device_name: str, budget: float | None) ->
     from deploynas.shipping.sources import KnownTable, Sources
 
     device, table = Device.load(device_name), LatencyTable.load(table_path)
-    budget = budget or _half_way(table)
+    budget = budget or table.half_way()
     known = KnownTable(table_path, table, budget)
     search_path = table_path.with_name("search.json")
     sources = Sources(run.supernet, run.estimator, search_path, (known,), run.resources, run.teacher)
@@ -257,11 +262,3 @@ def _question(run: Run, budget: float | None = None) -> dict[str, Any]:
     """What decides the search's answer, besides the files it reads."""
     limits = {limit.name: limit.budget for limit in run.resources}
     return {"solver": run.solver, "limits": limits} | ({"budget_ms": budget} if budget else {})
-
-
-def _half_way(table: Any) -> float:
-    """Between the fastest and the heaviest network of the table."""
-    fastest = table.fixed_ms
-    for stage, rows in zip(table.space.stages, table.block_ms, strict=True):
-        fastest += min(sum(min(row) for row in rows[:depth]) for depth in stage.depths)
-    return (fastest + table.predict(table.space.heaviest())) / 2

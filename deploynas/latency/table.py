@@ -141,6 +141,13 @@ class LatencyTable:
             total += self.block_ms[s][b][c]
         return self.fixed_ms + total
 
+    def half_way(self) -> float:
+        """Milliseconds half-way between the fastest and the heaviest network: a budget when none is given."""
+        fastest = self.fixed_ms
+        for stage, rows in zip(self.space.stages, self.block_ms, strict=True):
+            fastest += min(sum(min(row) for row in rows[:depth]) for depth in stage.depths)
+        return (fastest + self.predict(self.space.heaviest())) / 2
+
     @property
     def device_name(self) -> str:
         return self.evidence.device["name"] if self.evidence else "unnamed device"

@@ -57,6 +57,13 @@ class Batches:
     workers: int = 0
     skipped: set[str] = field(default_factory=set)  # files that could not be read
 
+    @property
+    def only_mirrors(self) -> bool:
+        """Whether training images are those of the data set, or their mirror images, and nothing else."""
+        augmentation = self.augmentation
+        changed = augmentation.crop_padding or augmentation.random_erasing or augmentation.auto_augment is not None
+        return self.data.train.images.pixels is not None and not changed
+
     def steps_per_epoch(self, batch: int) -> int:
         return max(1, len(self.data.train) // batch)
 

@@ -29,6 +29,7 @@ from deploynas.training.data import load_data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
 from deploynas.training.loop import Machine, Place, fit
+from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import OneShotPaths, Plain
 from deploynas.training.recipe import Recipe, Schedule
@@ -183,7 +184,8 @@ class _Run:
     def _train_w_star(self, model: nn.Module, teacher: Supernet) -> tuple[Supernet, dict[str, Any]]:
         schedule, seed = self.recipe.w_star, self.recipe.seed + 1
         validation = self.batches.data.validation
-        objective = OneShotPaths(self.space, schedule, seed, self.group.share, teacher)
+        taught_by = remembering(teacher, self.batches, schedule.epochs) if schedule.distillation.weight else None
+        objective = OneShotPaths(self.space, schedule, seed, self.group.share, taught_by)
 
         def validate(m: nn.Module) -> float:
             return accuracy(m, self.batches, validation, torch.Generator().manual_seed(0))
