@@ -13,6 +13,8 @@ from deploynas.cli.console import json_option, print_json, print_table, progress
 if TYPE_CHECKING:
     from deploynas.latency.table import LatencyTable
 
+WORRYING = 0.1  # mean relative error on networks that a table was not fitted on
+
 
 @click.command("profile")
 @click.option("--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file.")
@@ -46,7 +48,17 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
         print_json({"path": str(path), **summary(table)})
         return
     _print(table)
+    warn_of(table, "`--force` measures again")
     say(f"next: `deploynas search --latency {path}:{table.half_way():.3g} --estimator ESTIMATOR.json`")
+
+
+def warn_of(table: LatencyTable, remedy: str) -> None:
+    """Say it where a table is not to be trusted."""
+    if table.mean_error is not None and table.mean_error > WORRYING:
+        say(
+            f"warning: the table is off by {100 * table.mean_error:.0f} % in the mean on whole networks it was not "
+            f"fitted on; was the machine busy? {remedy}"
+        )
 
 
 def existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:

@@ -142,7 +142,7 @@ def _wanted(devices: Sequence[str], max_latency_ms: float | None) -> list[tuple[
 
 
 def _profile(run: Run, device_name: str) -> Path:
-    from deploynas.cli.profile import existing
+    from deploynas.cli.profile import existing, warn_of
     from deploynas.device import Device
     from deploynas.latency.profile import profile
 
@@ -155,9 +155,11 @@ def _profile(run: Run, device_name: str) -> Path:
     with progress_bar(f"profile {device.name}") as on_progress:
         path.parent.mkdir(parents=True, exist_ok=True)
         journal = path.with_suffix(".partial.jsonl")
-        profile(device, run.space, journal=journal, on_progress=on_progress).save(path)
+        table = profile(device, run.space, journal=journal, on_progress=on_progress)
+        table.save(path)
         journal.unlink(missing_ok=True)
     say(f"profile: wrote {path}")
+    warn_of(table, f"delete {path} to measure again")
     return path
 
 

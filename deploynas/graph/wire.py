@@ -31,7 +31,7 @@ def with_weights(model: onnx.ModelProto, weights: Mapping[str, np.ndarray]) -> b
 
 
 def _content(value: np.ndarray) -> memoryview:
-    return memoryview(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
 def _header(field: int, length: int) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 STEP = 0.002  # width of a histogram's cell, in logarithms of times: a fifth of a per cent
-CELLS = 600  # of a histogram, from LOWEST on; what lies beyond is counted at the ends
+CELLS = 600  # of a histogram, from LOWEST on; what lies beyond has no place in the shape
 LOWEST = -0.3
 START = 0.15  # the quantile that entries are aligned by at first
 REACH = 150  # cells that an entry may move in one iteration: from one peak to the other
@@ -34,28 +34,33 @@ def align(entry: np.ndarray, log_ms: list[np.ndarray], slowdown: np.ndarray) -> 
     visit = np.repeat(np.arange(len(entry)), [len(one) for one in log_ms])
     group = np.searchsorted(np.quantile(slowdown, np.arange(1, GROUPS) / GROUPS), slowdown, side="left")
     moves = np.arange(-REACH, REACH + 1)
-    location = np.array([np.quantile(samples[entry[visit] == i], START) for i in range(entry.max() + 1)])
+    start = np.array([np.quantile(samples[entry[visit] == i], START) for i in range(entry.max() + 1)])
+    location = start.copy()
     likelihood = np.zeros((len(entry), len(moves)))
     for _ in range(ITERATIONS):
         cell = np.rint((samples - location[entry[visit]] - LOWEST) / STEP).clip(0, CELLS - 1).astype(int)
         counts = np.bincount(visit * CELLS + cell, minlength=len(entry) * CELLS).reshape(len(entry), CELLS)
         for g in np.unique(group):
-            log_density = np.log(_smooth(counts[group == g].sum(axis=0)))
+            log_density = np.log(_density(counts[group == g].sum(axis=0)))
             moved = np.stack([log_density[(np.arange(CELLS) - move).clip(0, CELLS - 1)] for move in moves], axis=1)
             likelihood[group == g] = counts[group == g] @ moved
         together = np.zeros((len(location), len(moves)))
         np.add.at(together, entry, likelihood)
         location += STEP * _mean_move(together, moves)
+        location = location.clip(start - STEP * REACH, start + STEP * REACH)
     errors = [_error(likelihood[entry == i], moves) for i in range(len(location))]
     return location, np.array(errors)
 
 
-def _smooth(counts: np.ndarray) -> np.ndarray:
+def _density(counts: np.ndarray) -> np.ndarray:
     from scipy.ndimage import gaussian_filter1d
 
     counts = counts.astype(float)
+    counts[[0, -1]] = 0.0  # what lies beyond
     density = gaussian_filter1d(counts, SHARP) + BLUNT_SHARE * gaussian_filter1d(counts, BLUNT)
-    return density / density.sum() / STEP + FLOOR
+    density = density / max(density.sum(), 1.0) / STEP + FLOOR
+    density[[0, -1]] = FLOOR  # no entry may gain by moving its samples out of sight
+    return density
 
 
 def _mean_move(log_likelihood: np.ndarray, moves: np.ndarray) -> np.ndarray:

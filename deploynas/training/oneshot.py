@@ -184,7 +184,7 @@ class _Run:
     def _train_w_star(self, model: nn.Module, teacher: Supernet) -> tuple[Supernet, dict[str, Any]]:
         schedule, seed = self.recipe.w_star, self.recipe.seed + 1
         validation = self.batches.data.validation
-        taught_by = remembering(teacher, self.batches, schedule.epochs) if schedule.distillation.weight else None
+        taught_by = remembering(teacher, self.batches, schedule.epochs) if schedule.distillation else None
         objective = OneShotPaths(self.space, schedule, seed, self.group.share, taught_by)
 
         def validate(m: nn.Module) -> float:

@@ -51,3 +51,12 @@ def test_quiet_times_are_left_as_they_are(rng: np.random.Generator) -> None:
 def test_one_visit_has_no_known_error(rng: np.random.Generator) -> None:
     _, error = aligned(rng.standard_normal((10, 1, 4)))
     assert np.isinf(error).all()
+
+
+def test_an_entry_that_was_hardly_ever_undisturbed_does_not_run_away(rng: np.random.Generator) -> None:
+    times, truth = flickering(rng, entries=50, visits=8, runs=4)
+    times[7] += rng.uniform(0.0, 2.0, times[7].shape) * (rng.uniform(size=times[7].shape) < 0.9)
+    location, _ = aligned(times)
+    mistake = (location - truth) - np.median(location - truth)
+    assert -0.1 < mistake[7] < 1.0  # somewhere among its own samples
+    assert np.delete(np.abs(mistake), 7).max() < 0.02
