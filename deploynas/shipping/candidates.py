@@ -18,6 +18,7 @@ from deploynas.errors import GateError
 from deploynas.export.budget import Attempt, within_budget
 from deploynas.files import content_hash
 from deploynas.latency.measure import measure_networks
+from deploynas.latency.table import Measurement
 from deploynas.progress import OnProgress, silent
 from deploynas.search.problem import Limit
 from deploynas.search.result import SearchResult
@@ -80,8 +81,20 @@ class Candidates:
         estimator = load_estimator(self.sources.estimator)
         limits = [Limit(self.table.table, target_ms), *self.sources.resources]
         result = search(self.space, estimator, limits, self.solver)
-        [measured] = measure_networks(self.device, self.space, [result.architecture], on_progress=self.on_progress)
-        return Attempt(target_ms, result.latency_ms, measured.latency_ms, result)
+        return Attempt(target_ms, result.latency_ms, self._latency(result.architecture, target_ms), result)
+
+    def _latency(self, architecture: Architecture, target_ms: float) -> float:
+        """Measured again if it seems too slow, since a burst of others' work must not cost accuracy; the less disturbed
+        measurement counts. What is promised is measured later, on the exported file.
+        """
+        made: list[Measurement] = []
+        while len(made) < 2:
+            made += measure_networks(
+                self.device, self.space, [architecture], seed=len(made), on_progress=self.on_progress
+            )
+            if made[-1].latency_ms <= target_ms:
+                break
+        return min(made, key=lambda one: one.disturbance).latency_ms
 
 
 def inheriting(
