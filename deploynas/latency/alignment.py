@@ -78,4 +78,5 @@ def _error(likelihood: np.ndarray, moves: np.ndarray) -> float:
         return float("inf")
     drawn = np.random.default_rng(0).multinomial(visits, np.full(visits, 1 / visits), size=BOOTSTRAPS)
     spread = STEP * np.std(_mean_move(drawn @ likelihood, moves))
-    return float(stdtrit(visits - 1, 0.975) * np.sqrt(visits / (visits - 1)) * spread)
+    widened = stdtrit(visits - 1, 0.975) * np.sqrt(visits / (visits - 1)) * spread
+    return float(np.hypot(widened, STEP / 2))  # nothing is known better than a cell

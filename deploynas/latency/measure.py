@@ -104,12 +104,18 @@ def measure_entries(
         for one in visit(device, space, together, wanted, worker, seed):
             made.append(one)
             on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
-    found = measurements(made, device, {reference.key for reference in references})
+    networks = [entry.key for entry in entries if entry.kind == "network"]
+    found = measurements(made, device, {reference.key for reference in references}, [networks])
     return [found[entry.key] for entry in entries]
 
 
-def measurements(visits: Sequence[Visit], device: Device, references: Collection[str]) -> dict[str, Measurement]:
-    """What visits, in the order they were made, say about each entry."""
+def measurements(
+    visits: Sequence[Visit], device: Device, references: Collection[str], alike: Sequence[Collection[str]] = ()
+) -> dict[str, Measurement]:
+    """What visits, in the order they were made, say about each entry.
+
+    `references` tell how slow the machine was. Entries that are `alike`, such as the networks of a space, suffer alike.
+    """
     slow = np.ones(len(visits))
     if device.undisturbed:
         slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits], references)
@@ -121,8 +127,8 @@ def measurements(visits: Sequence[Visit], device: Device, references: Collection
         for name, made in grouped.items()
     }
     if device.undisturbed:
-        for kind in ([n for n in found if n in references], [n for n in found if n not in references]):
-            found |= _aligned([found[name] for name in kind], device)
+        for kind in alike:
+            found |= _aligned([found[name] for name in kind if name in found], device)
     return found
 
 

@@ -101,7 +101,9 @@ class _Work:
         return self.device.effort.visits if entry.kind == "network" else self.device.effort.part_visits
 
     def measurements(self, visits: Sequence[Visit]) -> dict[str, Measurement]:
-        return measurements(visits, self.device, {part.key for part in self.parts})
+        parts = {part.key for part in self.parts}
+        networks = {network.key for network in [*self.calibration, *self.validation]}
+        return measurements(visits, self.device, parts, [parts, networks])
 
     def header(self) -> dict[str, Any]:
         """What must be the same for two runs to share a journal."""
