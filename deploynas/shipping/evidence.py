@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from deploynas.accuracy.bilinear import BilinearEstimator
@@ -70,7 +71,7 @@ def report_document(evidence: Evidence) -> ReportFile:
         title=f"{space.name} on {device.name}",
         created=now(),
         space=space.name,
-        space_size=f"about 1e{len(str(space.size())) - 1}" if space.size() > 10**6 else str(space.size()),
+        space_size=_rounded(space.size()),
         device=device.describe(),
         hardware=bench.provenance["hardware"],
         data=evidence.batches.data.describe(),
@@ -101,6 +102,11 @@ def report_document(evidence: Evidence) -> ReportFile:
         versions=versions(),
     )
     return report.model_copy(update={"warnings": _warnings(report, bench.provenance)})
+
+
+def _rounded(size: int) -> str:
+    """A number that may be too large for a float."""
+    return str(size) if size <= 10**6 else f"about {Decimal(size):.1e}".replace("+", "")
 
 
 def _files(shipped: Exported) -> list[ShippedFile]:
