@@ -4,7 +4,8 @@
 
 RUN is the folder of `deploynas run`: the found network is fine-tuned with distillation, without, and from scratch; and
 beside it random networks whose measured latency is within 3 % of its own, and uniform ones (the same configuration
-everywhere) that come closest. Needs the time of (5 + others) * seeds fine-tunings.
+everywhere) that come closest, of all and of those with the largest kernels. Needs the time of (6 + others) * seeds
+fine-tunings.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ def random_like(table: LatencyTable, device: Device, wanted_ms: float, count: in
     return [(drawn[i], timed[i]) for i in order[:count]]
 
 
-def uniform_like(table: LatencyTable, device: Device, wanted_ms: float) -> tuple[Architecture, float]:
-    """The same depth and configuration everywhere, as close as there is one."""
+def uniform_like(table: LatencyTable, device: Device, wanted_ms: float, kernels: int = 0) -> tuple[Architecture, float]:
+    """The same depth and configuration everywhere, with kernels of at least this size; as close as there is one."""
     space: Space = table.space
     options = [
         space.architecture([[c] * depth for _ in space.stages])
         for depth in set.intersection(*(set(stage.depths) for stage in space.stages))
         for c in range(min(len(stage.configs) for stage in space.stages))
+        if all(stage.configs[c].kernel >= kernels for stage in space.stages)
     ]
     best = min(options, key=lambda a: abs(table.predict(a) / wanted_ms - 1))
     return best, measure_networks(device, space, [best])[0].latency_ms
@@ -76,6 +78,12 @@ def main() -> None:
         ("found, from scratch, distilled", found, found_ms, [], True),
         ("found, from scratch, labels only", found, found_ms, [off], True),
         ("uniform, inherited, distilled", *uniform_like(table, device, found_ms), [], False),
+        (
+            "uniform, largest kernels, inherited, distilled",
+            *uniform_like(table, device, found_ms, min(max(stage.kernels) for stage in space.stages)),
+            [],
+            False,
+        ),
     ]
     for i, (architecture, latency_ms) in enumerate(random_like(table, device, found_ms, options.others)):
         arms.append((f"random {i + 1}, inherited, distilled", architecture, latency_ms, [], False))
