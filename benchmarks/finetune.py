@@ -80,7 +80,9 @@ def main() -> None:
         ("uniform, inherited, distilled", *uniform_like(table, device, found_ms), [], False),
         (
             "uniform, largest kernels, inherited, distilled",
-            *uniform_like(table, device, found_ms, min(max(stage.kernels) for stage in space.stages)),
+            *uniform_like(
+                table, device, found_ms, min(max(config.kernel for config in stage.configs) for stage in space.stages)
+            ),
             [],
             False,
         ),
