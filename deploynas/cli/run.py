@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deploynas.training.recipe import Recipe
 
 
-LOOK = 16
+REPORT_NETWORKS = 16  # random sub-networks of w*: the estimate that follows measures more of them
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def command(
     space = Space.load(space_name)
     preset = space.name if space.name in PRESETS else "fashion"
     seeds = [f"seed={seed}"] if seed is not None else []
-    # the estimate that follows measures sub-networks too; a few are enough for a look
-    recipe = Recipe.load(recipe_name or preset, [f"report_networks={LOOK}", *changes, *seeds])
+    fewer = [] if recipe_name else [f"report_networks={REPORT_NETWORKS}"]
+    recipe = Recipe.load(recipe_name or preset, [*fewer, *changes, *seeds])
     out = out or Path("runs") / space.name
     plan, resources = plan_of(options), tuple(resources_of(options))
     load_solver(solver)  # a mistake is better found before minutes of training than after

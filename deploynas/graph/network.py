@@ -185,14 +185,18 @@ def _given_weights(weights: Mapping[str, np.ndarray]) -> Weights:
 
 
 def _random_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    return _noise(shape)
+    return _scaled_noise(shape)
+
+
+@cache
+def _noise() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
 
 
 @cache  # a space has some hundred shapes
-def _noise(shape: tuple[int, ...]) -> np.ndarray:
+def _scaled_noise(shape: tuple[int, ...]) -> np.ndarray:
     """He-scaled noise, the same for all weights of a shape: latency needs plausible numbers, not independent ones."""
     if len(shape) == 1:
         return np.zeros(shape, np.float32)
     fan_in = int(np.prod(shape[1:]))
-    noise = np.random.default_rng(0).standard_normal(1 << 16).astype(np.float32)
-    return np.resize(noise, shape) * np.float32(np.sqrt(2 / fan_in))
+    return np.resize(_noise(), shape) * np.float32(np.sqrt(2 / fan_in))

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from deploynas.latency.statistic import draws, half_width
+
 STEP = 0.002  # width of a histogram's cell, in logarithms of times: a fifth of a per cent
 CELLS = 600  # of a histogram, from LOWEST on; what lies beyond has no place in the shape
 LOWEST = -0.3
@@ -22,7 +24,6 @@ BLUNT_SHARE = 0.3
 FLOOR = 0.02  # density anywhere: a single strange sample says little
 GROUPS = 4  # of visits, by how slow the machine was
 FEWEST = 8  # entries that make a shape
-BOOTSTRAPS = 200
 
 
 def align(entry: np.ndarray, log_ms: list[np.ndarray], slowdown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -71,12 +72,8 @@ def _mean_move(log_likelihood: np.ndarray, moves: np.ndarray) -> np.ndarray:
 
 def _error(likelihood: np.ndarray, moves: np.ndarray) -> float:
     """By drawing visits again: samples of one visit share what the machine was doing then."""
-    from scipy.special import stdtrit
-
     visits = len(likelihood)
     if visits < 2:
         return float("inf")
-    drawn = np.random.default_rng(0).multinomial(visits, np.full(visits, 1 / visits), size=BOOTSTRAPS)
-    spread = STEP * np.std(_mean_move(drawn @ likelihood, moves))
-    widened = stdtrit(visits - 1, 0.975) * np.sqrt(visits / (visits - 1)) * spread
-    return float(np.hypot(widened, STEP / 2))  # nothing is known better than a cell
+    places = STEP * _mean_move(draws(visits) @ likelihood, moves)
+    return float(np.hypot(half_width(places, visits), STEP / 2))  # nothing is known better than a cell

@@ -31,21 +31,29 @@ def relative_error(visits: Sequence[Sequence[float] | np.ndarray], statistic: st
     visit_of = np.repeat(np.arange(len(visits)), [len(visit) for visit in visits])
     order = np.argsort(samples)
     samples, visit_of = samples[order], visit_of[order]
-    # how often each visit is drawn, then how often each sample is: one row a bootstrap
-    chances = np.full(len(visits), 1 / len(visits))
-    drawn = np.random.default_rng(0).multinomial(len(visits), chances, size=BOOTSTRAPS)
-    weights = drawn[:, visit_of]
+    weights = draws(len(visits))[:, visit_of]  # how often each sample is drawn
     if statistic == "mean":
         values = weights @ samples / weights.sum(axis=1)
     else:
         share = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
         quantile = 0.0 if statistic == "min" else _quantile(statistic)
         values = samples[np.argmax((share >= quantile) & (weights > 0), axis=1)]
-    # few visits make a bootstrap optimistic: their own degrees of freedom, and Student's quantile
+    return half_width(values, len(visits)) / summarise(samples, statistic)
+
+
+def draws(visits: int) -> np.ndarray:
+    """How often each visit is drawn: one row a bootstrap."""
+    return np.random.default_rng(0).multinomial(visits, np.full(visits, 1 / visits), size=BOOTSTRAPS)
+
+
+def half_width(values: np.ndarray, visits: int) -> float:
+    """Of the 95 % interval of what was computed once a bootstrap.
+
+    Few visits make a bootstrap optimistic: their own degrees of freedom, and Student's quantile.
+    """
     from scipy.special import stdtrit
 
-    widening = stdtrit(len(visits) - 1, 0.975) * np.sqrt(len(visits) / (len(visits) - 1))
-    return float(widening * np.std(values) / summarise(samples, statistic))
+    return float(stdtrit(visits - 1, 0.975) * np.sqrt(visits / (visits - 1)) * np.std(values))
 
 
 def _quantile(statistic: str) -> float:

@@ -10,7 +10,7 @@ import pytest
 from deploynas.device import Device
 from deploynas.errors import GateError
 from deploynas.export.bundle import check_manifest
-from deploynas.latency.table import LatencyTable
+from deploynas.latency.table import LatencyTable, Measurement
 from deploynas.shipping import candidates as candidates_module
 from deploynas.shipping import delivery
 from deploynas.shipping.candidates import Candidates, inheriting
@@ -81,3 +81,22 @@ def test_a_budget_below_the_fastest_network_is_a_gate(heaviest: Candidates, tmp_
     with pytest.raises(GateError, match="is not met: the fastest of 1 network took"):
         deliver(heaviest, budget, "fashion-mini", tmp_path / "bundle", Wishes())
     assert not (tmp_path / "bundle").exists()
+
+
+def test_a_burst_of_disturbance_does_not_cost_a_network(heaviest: Candidates, monkeypatch) -> None:
+    """Twice too slow and much disturbed at first, as the table says at the second look: it is not replaced."""
+    assert heaviest.table is not None
+    table, seeds = heaviest.table.table, []
+    budget = 1.1 * table.predict(table.space.heaviest())
+
+    def measure(device: Device, space: object, architectures: list[Architecture], seed: int, **options: object):
+        seeds.append(seed)
+        burst = 2.0 if seed == 0 else 1.0
+        told = {"name": "n", "relative_error": 0.01, "stable": True, "samples_ms": [[1.0]], "slowdown": [burst]}
+        return [Measurement(latency_ms=burst * table.predict(a), **told) for a in architectures]
+
+    monkeypatch.setattr(candidates_module, "measure_networks", measure)
+    result = heaviest.solve(budget)
+    assert seeds == [0, 1]
+    assert len(heaviest.probes) == 1
+    assert heaviest.probes[0].measured_ms == table.predict(result.architecture)
