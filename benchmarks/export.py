@@ -26,8 +26,8 @@ from deploynas.files import now, write_json
 from deploynas.latency.hardware import hardware, load_average, versions
 from deploynas.latency.measure import measure_entries
 from deploynas.latency.worker import Entry
-from deploynas.notation import to_arch_def
 from deploynas.space import Architecture, Space
+from deploynas.space.notation import to_arch_def
 from deploynas.supernet.extraction import timm_model
 
 RESULT = Path(__file__).parent / "results" / "export.json"

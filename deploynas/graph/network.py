@@ -11,8 +11,8 @@ import onnx
 from deploynas.errors import InputError
 from deploynas.graph.quantized import QuantizedWriter, Ranges
 from deploynas.graph.writer import OPSET, GraphWriter, Tensor, Weights
-from deploynas.notation import to_text
 from deploynas.space import Architecture, Block, Head, Part, Separable, Space, Stem
+from deploynas.space.notation import to_text
 
 INPUT = "input"
 OUTPUT = "logits"

@@ -19,7 +19,6 @@ from deploynas.export.triton import write_repository
 from deploynas.files import content_hash, write_bytes, write_json
 from deploynas.graph import OPSET
 from deploynas.latency.bench import BenchResult, bench
-from deploynas.notation import to_text
 from deploynas.progress import OnProgress, silent
 from deploynas.report.card import card
 from deploynas.report.document import ReportFile
@@ -29,6 +28,7 @@ from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.evidence import Evidence, report_document
 from deploynas.shipping.images import calibration_part, open_batches, preprocessing, stream
 from deploynas.shipping.sources import KnownTable, Sources
+from deploynas.space.notation import to_text
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.training.batches import Batches
 

@@ -17,8 +17,8 @@ from timm.models.mobilenetv3 import MobileNetV3
 from torch import Tensor, nn
 
 from deploynas.errors import InputError
-from deploynas.notation import to_arch_def
 from deploynas.space import Architecture, Space
+from deploynas.space.notation import to_arch_def
 from deploynas.supernet.elastic import ElasticBlock
 from deploynas.supernet.network import Supernet
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -17,22 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from deploynas.blocks import Block, BlockConfig, Head, Part, Separable, Stem
+from deploynas.blocks.geometry import make_divisible, strided
 from deploynas.errors import InputError
 from deploynas.files import content_hash, read_yaml
+from deploynas.space.architecture import Architecture, part_name
 
 PRESETS = ("fashion", "imagenet", "ofa-mbv3")
-
-
-@dataclass(frozen=True, order=True)
-class BlockConfig:
-    """One choice of a block: expansion ratio, depthwise kernel, squeeze-and-excitation ratio (0: none)."""
-
-    ratio: float
-    kernel: int
-    se: float
-
-    def __str__(self) -> str:
-        return f"e{self.ratio:g}_k{self.kernel}" + (f"_se{self.se:g}" if self.se else "")
 
 
 @dataclass(frozen=True)
@@ -53,76 +44,14 @@ class Stage:
         return sum(len(self.configs) ** depth for depth in self.depths)
 
 
-@dataclass(frozen=True)
-class Stem:
-    """3x3 convolution on the image."""
-
-    in_channels: int
-    out_channels: int
-    stride: int
-    activation: str
-    height: int
-    width: int
-
-
-@dataclass(frozen=True)
-class Separable:
-    """Depthwise convolution with activation, then a linear pointwise one."""
-
-    in_channels: int
-    out_channels: int
-    kernel: int
-    stride: int
-    activation: str
-    height: int
-    width: int
-
-    @property
-    def residual(self) -> bool:
-        return self.stride == 1 and self.in_channels == self.out_channels
-
-
-@dataclass(frozen=True)
-class Block:
-    """An inverted residual block with everything its latency depends on; equal blocks are measured once."""
-
-    in_channels: int
-    mid_channels: int
-    out_channels: int
-    kernel: int
-    stride: int
-    se_channels: int  # 0: no squeeze-and-excitation
-    activation: str
-    height: int  # of the input
-    width: int
-
-    @property
-    def residual(self) -> bool:
-        return self.stride == 1 and self.in_channels == self.out_channels
-
-
-@dataclass(frozen=True)
-class Head:
-    """1x1 convolution, global average pool, optional hidden layer, classifier."""
-
-    in_channels: int
-    features: int
-    hidden: int | None
-    classes: int
-    activation: str
-    height: int
-    width: int
-
-
-Part = Stem | Separable | Block | Head
 Ragged = tuple[tuple[tuple[float, ...], ...], ...]  # [stage][block][configuration]
 
 
 @dataclass(frozen=True)
 class Space:
-    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`."""
+    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`. Its name does not make it another one."""
 
-    name: str
+    name: str = field(compare=False)
     in_channels: int
     height: int
     width: int
@@ -140,7 +69,7 @@ class Space:
     def load(cls, source: str | Path) -> Space:
         """A preset by name, or a YAML file by path."""
         if str(source) in PRESETS:
-            with resources.as_file(resources.files("deploynas.spaces") / f"{source}.yaml") as path:
+            with resources.as_file(resources.files("deploynas.space.presets") / f"{source}.yaml") as path:
                 return cls._from_file(path)
         if not Path(source).exists() and not str(source).endswith((".yaml", ".yml")):
             raise InputError(
@@ -151,7 +80,7 @@ class Space:
 
     @classmethod
     def _from_file(cls, path: Path) -> Space:
-        from deploynas.spaces.schema import SpaceFile, StageFile
+        from deploynas.space.schema import SpaceFile, StageFile
 
         def stage(spec: StageFile) -> Stage:
             choices = itertools.product(sorted(spec.ratios), sorted(spec.kernels), sorted(spec.se))
@@ -161,7 +90,7 @@ class Space:
         spec = read_yaml(path, SpaceFile)
         first = None
         if spec.first:
-            height, width = (_strided(size, spec.stem.stride) for size in (spec.input.height, spec.input.width))
+            height, width = (strided(size, spec.stem.stride) for size in (spec.input.height, spec.input.width))
             first = Separable(
                 spec.stem.out,
                 spec.first.out,
@@ -239,14 +168,14 @@ class Space:
     @cached_property
     def _stage_inputs(self) -> tuple[tuple[int, int, int], ...]:
         """(channels, height, width) into every stage, and into the head as the last."""
-        height, width = _strided(self.height, self.stem_stride), _strided(self.width, self.stem_stride)
+        height, width = strided(self.height, self.stem_stride), strided(self.width, self.stem_stride)
         channels = self.stem_channels
         if self.first:
-            height, width = _strided(height, self.first.stride), _strided(width, self.first.stride)
+            height, width = strided(height, self.first.stride), strided(width, self.first.stride)
             channels = self.first.out_channels
         inputs = [(channels, height, width)]
         for stage in self.stages:
-            height, width = _strided(height, stage.stride), _strided(width, stage.stride)
+            height, width = strided(height, stage.stride), strided(width, stage.stride)
             inputs.append((stage.out_channels, height, width))
         return tuple(inputs)
 
@@ -397,74 +326,6 @@ class Space:
         return self.architecture(choices)
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
-
-    space: Space
-    choices: tuple[tuple[int, ...], ...]  # choices[s][b]: index into space.stages[s].configs
-
-    def __post_init__(self) -> None:
-        stages = self.space.stages
-        if len(self.choices) != len(stages):
-            raise InputError(f"space `{self.space.name}` has {len(stages)} stages, got {len(self.choices)}")
-        for s, (stage, choice) in enumerate(zip(stages, self.choices, strict=True)):
-            if len(choice) not in stage.depths:
-                raise InputError(f"stage {s + 1} has {len(choice)} blocks, allowed: {_listed(stage.depths)}")
-            for b, c in enumerate(choice):
-                if not 0 <= c < len(stage.configs):
-                    raise InputError(f"{part_name(s, b)} has no configuration {c} (0 to {len(stage.configs) - 1})")
-
-    def __hash__(self) -> int:
-        return hash(self.choices)  # the space's own hash is costly, and rarely tells two apart
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Architecture) or self.choices != other.choices:
-            return False
-        return self.space is other.space or self.space == other.space
-
-    def __str__(self) -> str:
-        from deploynas.notation import to_text
-
-        return to_text(self)
-
-    def __repr__(self) -> str:
-        return f"Architecture({self.space.name}: {self})"
-
-    @classmethod
-    def parse(cls, text: str, space: Space) -> Architecture:
-        """Read timm's notation: our own `str()`, or timm's nested lists as JSON or Python."""
-        from deploynas.notation import from_text
-
-        return from_text(text, space)
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        return tuple(len(choice) for choice in self.choices)
-
-    def config(self, s: int, b: int) -> BlockConfig:
-        return self.space.stages[s].configs[self.choices[s][b]]
-
-    def decisions(self) -> Iterator[tuple[int, int, int]]:
-        """(stage, block, configuration) of every block that takes part, in network order."""
-        return ((s, b, c) for s, stage in enumerate(self.choices) for b, c in enumerate(stage))
-
-
-def part_name(s: int, b: int) -> str:
-    """Names count from 1, as people do; indices count from 0."""
-    return f"stage{s + 1}/block{b + 1}"
-
-
-def make_divisible(value: float, divisor: int = 8) -> int:
-    """Round channels as timm does: to a multiple of 8, never more than 10 % down."""
-    rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
-    return rounded + divisor if rounded < 0.9 * value else rounded
-
-
-def _strided(size: int, stride: int) -> int:
-    return -(-size // stride)  # padding kernel // 2 with an odd kernel
-
-
 def _one_hot(row: np.ndarray, what: str) -> int:
     index = int(np.argmax(row))
     if not (np.count_nonzero(row) == 1 and row[index] == 1):
@@ -479,7 +340,3 @@ def _finite(row: Sequence[float], what: str, minimum: float | None = None) -> tu
             rule = "finite" if minimum is None else f"finite and at least {minimum:g}"
             raise InputError(f"{what} must be {rule}, got {value}")
     return checked
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(str(v) for v in values)

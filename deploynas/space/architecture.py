@@ -1,0 +1,75 @@
+"""One network of a space: which option every decision takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deploynas.blocks import BlockConfig
+from deploynas.errors import InputError
+
+if TYPE_CHECKING:
+    from deploynas.space.structure import Space
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
+
+    space: Space
+    choices: tuple[tuple[int, ...], ...]  # choices[s][b]: index into space.stages[s].configs
+
+    def __post_init__(self) -> None:
+        stages = self.space.stages
+        if len(self.choices) != len(stages):
+            raise InputError(f"space `{self.space.name}` has {len(stages)} stages, got {len(self.choices)}")
+        for s, (stage, choice) in enumerate(zip(stages, self.choices, strict=True)):
+            if len(choice) not in stage.depths:
+                raise InputError(f"stage {s + 1} has {len(choice)} blocks, allowed: {_listed(stage.depths)}")
+            for b, c in enumerate(choice):
+                if not 0 <= c < len(stage.configs):
+                    raise InputError(f"{part_name(s, b)} has no configuration {c} (0 to {len(stage.configs) - 1})")
+
+    def __hash__(self) -> int:
+        return hash(self.choices)  # the space's own hash is costly, and rarely tells two apart
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Architecture) or self.choices != other.choices:
+            return False
+        return self.space is other.space or self.space == other.space
+
+    def __str__(self) -> str:
+        from deploynas.space.notation import to_text
+
+        return to_text(self)
+
+    def __repr__(self) -> str:
+        return f"Architecture({self.space.name}: {self})"
+
+    @classmethod
+    def parse(cls, text: str, space: Space) -> Architecture:
+        """Read timm's notation: our own `str()`, or timm's nested lists as JSON or Python."""
+        from deploynas.space.notation import from_text
+
+        return from_text(text, space)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        return tuple(len(choice) for choice in self.choices)
+
+    def config(self, s: int, b: int) -> BlockConfig:
+        return self.space.stages[s].configs[self.choices[s][b]]
+
+    def decisions(self) -> Iterator[tuple[int, int, int]]:
+        """(stage, block, configuration) of every block that takes part, in network order."""
+        return ((s, b, c) for s, stage in enumerate(self.choices) for b, c in enumerate(stage))
+
+
+def part_name(s: int, b: int) -> str:
+    """Names count from 1, as people do; indices count from 0."""
+    return f"stage{s + 1}/block{b + 1}"
+
+
+def _listed(values: Sequence[int]) -> str:
+    return ", ".join(str(v) for v in values)
