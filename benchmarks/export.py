@@ -67,14 +67,14 @@ def torch_export(model: nn.Module, space: Space, path: Path) -> float:
 def our_export(model: nn.Module, architecture: Architecture, path: Path, precision: str = "fp32") -> float:
     space = architecture.space
     start = time.perf_counter()
-    weights = folded_weights(model.eval(), architecture)
+    weights = folded_weights(model.eval(), space.parts(architecture))
     ranges = None
     if precision == "int8":
         rng = np.random.default_rng(0)
         x = rng.standard_normal((16, space.in_channels, space.height, space.width)).astype(np.float32)
         plain = graph.network(space, architecture, weights, batch=None)
         ranges = activation_ranges(plain, lambda: [(x, np.zeros(16))], "minmax")
-    written = graph.network(space, architecture, weights, batch=None, precision=precision, ranges=ranges)
+    written = graph.chain(space.parts(architecture), weights, graph.Form(None, precision, ranges=ranges))
     path.write_bytes(written.SerializeToString())
     return time.perf_counter() - start
 

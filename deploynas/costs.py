@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from deploynas.blocks import Part
+from deploynas.blocks.geometry import strided
+from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
-from deploynas.space import Architecture, Block, Head, Part, Separable, Space, Stem
+from deploynas.space import Architecture, Space
 
 FLOAT_BYTES = 4
 ADDITIVE = ("params", "macs", "size_bytes")
@@ -59,89 +62,73 @@ def resource_table(space: Space, resource: str) -> tuple[float, list[list[list[f
 
 @lru_cache(maxsize=4096)
 def part_costs(part: Part) -> Costs:
-    if isinstance(part, Stem):
-        return _stem(part)
-    if isinstance(part, Separable):
-        return _separable(part)
-    if isinstance(part, Block):
-        return _block(part)
-    return _head(part)
+    counter = _Counter()
+    part.write(counter, "part", Tensor("input", part.in_channels, part.height, part.width))
+    return counter.costs()
 
 
-class _Tally:
-    """Adds up operators, and remembers the largest set of tensors alive at once."""
+class _Counter:
+    """Operators that are counted instead of written; it remembers them, to see which values are alive when."""
 
     def __init__(self) -> None:
-        self.params = self.macs = self.folded = self.peak = 0
+        self._params = self._macs = self._folded = 0
+        self._steps: list[tuple[tuple[Tensor, ...], Tensor | None]] = []  # what an operator reads, what it makes
 
-    def conv(self, weights: int, outputs: int, pixels: int, *, norm: bool, bias: bool = False) -> None:
-        self.params += weights + (2 * outputs if norm else 0) + (outputs if bias else 0)
-        self.folded += weights + outputs  # folding turns every batch norm into a bias
-        self.macs += weights * pixels
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        out_channels: int,
+        kernel: int = 1,
+        stride: int = 1,
+        *,
+        depthwise: bool = False,
+        activation: str | None = None,
+        norm: bool = True,
+    ) -> Tensor:
+        y = Tensor(name, out_channels, strided(x.height, stride), strided(x.width, stride))
+        weights = kernel**2 * out_channels * (1 if depthwise else x.channels)
+        self._count(weights, out_channels, y.height * y.width, norm)
+        return self._step((x,), y)
 
-    def alive(self, *elements: int) -> None:
-        self.peak = max(self.peak, sum(elements))
+    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor:
+        self._count(x.channels * outputs, outputs, 1, norm=False)
+        return self._step((x,), Tensor(name, outputs))
+
+    def global_pool(self, name: str, x: Tensor) -> Tensor:
+        return self._step((x,), Tensor(name, x.channels))
+
+    def flatten(self, name: str, x: Tensor) -> Tensor:
+        return x
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        self._steps.append(((x, y), None))  # into y
+        return y
+
+    def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
+        # the product is a new tensor; the gate, one number a channel, is nothing beside it
+        return self._step((x,), Tensor(name, x.channels, x.height, x.width))
 
     def costs(self) -> Costs:
-        return Costs(self.params, self.macs, self.folded * FLOAT_BYTES, self.peak * FLOAT_BYTES)
+        return Costs(self._params, self._macs, self._folded * FLOAT_BYTES, self._peak() * FLOAT_BYTES)
 
+    def _count(self, weights: int, outputs: int, pixels: int, norm: bool) -> None:
+        self._params += weights + (2 * outputs if norm else outputs)
+        self._folded += weights + outputs  # folding turns every batch norm into a bias
+        self._macs += weights * pixels
 
-def _half(size: int, stride: int) -> int:
-    return -(-size // stride)
+    def _step(self, reads: tuple[Tensor, ...], makes: Tensor) -> Tensor:
+        self._steps.append((reads, makes))
+        return makes
 
-
-def _stem(part: Stem) -> Costs:
-    tally = _Tally()
-    pixels = _half(part.height, part.stride) * _half(part.width, part.stride)
-    tally.conv(9 * part.in_channels * part.out_channels, part.out_channels, pixels, norm=True)
-    tally.alive(part.in_channels * part.height * part.width, part.out_channels * pixels)
-    return tally.costs()
-
-
-def _separable(part: Separable) -> Costs:
-    tally = _Tally()
-    entering = part.in_channels * part.height * part.width
-    pixels = _half(part.height, part.stride) * _half(part.width, part.stride)
-    shortcut = entering if part.residual else 0
-    tally.conv(part.kernel**2 * part.in_channels, part.in_channels, pixels, norm=True)
-    tally.alive(entering, part.in_channels * pixels)
-    tally.conv(part.in_channels * part.out_channels, part.out_channels, pixels, norm=True)
-    tally.alive(shortcut, part.in_channels * pixels, part.out_channels * pixels)
-    return tally.costs()
-
-
-def _block(part: Block) -> Costs:
-    tally = _Tally()
-    pixels_in = part.height * part.width
-    pixels = _half(part.height, part.stride) * _half(part.width, part.stride)
-    entering, mid, leaving = (
-        part.in_channels * pixels_in,
-        part.mid_channels * pixels,
-        part.out_channels * pixels,
-    )
-    shortcut = entering if part.residual else 0
-    tally.conv(part.in_channels * part.mid_channels, part.mid_channels, pixels_in, norm=True)
-    tally.alive(entering, part.mid_channels * pixels_in)
-    tally.conv(part.kernel**2 * part.mid_channels, part.mid_channels, pixels, norm=True)
-    tally.alive(shortcut, part.mid_channels * pixels_in, mid)
-    if part.se_channels:
-        tally.conv(part.mid_channels * part.se_channels, part.se_channels, 1, norm=False, bias=True)
-        tally.conv(part.se_channels * part.mid_channels, part.mid_channels, 1, norm=False, bias=True)
-        tally.alive(shortcut, mid, mid)  # the gated tensor is a new one
-    tally.conv(part.mid_channels * part.out_channels, part.out_channels, pixels, norm=True)
-    tally.alive(shortcut, mid, leaving)
-    return tally.costs()
-
-
-def _head(part: Head) -> Costs:
-    tally = _Tally()
-    pixels = part.height * part.width
-    tally.conv(part.in_channels * part.features, part.features, pixels, norm=True)
-    tally.alive(part.in_channels * pixels, part.features * pixels)
-    tally.alive(part.features * pixels, part.features)
-    features = part.features
-    if part.hidden:
-        tally.conv(features * part.hidden, part.hidden, 1, norm=False, bias=True)
-        features = part.hidden
-    tally.conv(features * part.classes, part.classes, 1, norm=False, bias=True)
-    return tally.costs()
+    def _peak(self) -> int:
+        """The most elements that are alive at once: an operator's own, and what a later one still reads."""
+        last_read = {x.name: i for i, (reads, _) in enumerate(self._steps) for x in reads}
+        peak, waiting = 0, dict[str, int]()
+        for i, (reads, makes) in enumerate(self._steps):
+            waiting |= {x.name: x.elements for x in reads}
+            peak = max(peak, sum(waiting.values()) + (makes.elements if makes else 0))
+            if makes:
+                waiting[makes.name] = makes.elements
+            waiting = {name: size for name, size in waiting.items() if last_read.get(name, -1) > i}
+        return peak

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deploynas.blocks.geometry import make_divisible
+from deploynas.blocks.inverted_residual import InvertedResidual
 from deploynas.costs import RESOURCES, Costs, combine, part_costs, resource_table
 from deploynas.errors import InputError
-from deploynas.space import PRESETS, Architecture, Block, Space, make_divisible
+from deploynas.space import PRESETS, Architecture, Space
 
 SPACES = {name: Space.load(name) for name in PRESETS}
 
@@ -145,7 +147,7 @@ def test_widths_are_rounded_as_timm_does() -> None:
 
 
 def test_costs_of_one_block_by_hand() -> None:
-    block = Block(8, 16, 8, kernel=3, stride=1, se_channels=8, activation="relu", height=4, width=4)
+    block = InvertedResidual(8, 16, 8, kernel=3, stride=1, se_channels=8, activation="relu", height=4, width=4)
     costs = part_costs(block)
     weights = [8 * 16, 9 * 16, 16 * 8, 8 * 16, 16 * 8]  # expand, depthwise, squeeze, excite, project
     assert costs.params == sum(weights) + 2 * (16 + 16 + 8) + 8 + 16

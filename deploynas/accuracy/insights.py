@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.space import BlockConfig, Ragged, Space
+from deploynas.blocks import BlockConfig
+from deploynas.space import Ragged, Space
 
 Aspect = Literal["depth", "expansion", "kernel", "se"]
 ASPECTS: tuple[Aspect, ...] = ("depth", "expansion", "kernel", "se")
@@ -140,7 +141,7 @@ def _comparison(space: Space, s: int, aspect: Aspect, low: float, high: float) -
 
 
 def _level(config: BlockConfig, aspect: Aspect) -> float:
-    return {"expansion": config.ratio, "kernel": config.kernel, "se": config.se}[aspect]
+    return config.factors()[aspect]
 
 
 def _uncentred(errors: Sequence[float]) -> np.ndarray:

@@ -18,7 +18,8 @@ import numpy as np
 
 from deploynas.accuracy.contributions import Contributions
 from deploynas.accuracy.decisions import Decisions, Estimand
-from deploynas.space import BlockConfig
+from deploynas.blocks import BlockConfig
+from deploynas.blocks.inverted_residual import InvertedResidualConfig
 
 ITERATIONS = 300  # at most, of the fixed point of the variances
 
@@ -73,7 +74,9 @@ def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> 
 def _effects(decisions: Decisions) -> list[np.ndarray]:
     """For every kind of effect, which decisions share one: a column an effect."""
     stages = decisions.space.stages
-    factors: list[Callable[[BlockConfig], Hashable]] = [attrgetter(field.name) for field in fields(BlockConfig)]
+    factors: list[Callable[[BlockConfig], Hashable]] = [
+        attrgetter(field.name) for field in fields(InvertedResidualConfig)
+    ]
     factors.append(lambda config: config)  # the combination itself
     depths = [(s, depth) for s, stage in enumerate(stages) for depth in stage.depths]
     configs = [(s, b, config) for s, b in decisions.blocks for config in stages[s].configs]

@@ -1,10 +1,10 @@
-"""The kinds of block, without torch: configurations, geometry, operators."""
+"""Kinds of block and the fixed parts of a network, without torch: choices, geometry, operators, notation, words."""
 
 from __future__ import annotations
 
-from deploynas.blocks.fixed import Head, Separable, Stem
-from deploynas.blocks.inverted_residual import Block, BlockConfig
+from deploynas.blocks.fixed import DepthwiseSeparable, Head, Stem
+from deploynas.blocks.kind import BlockConfig
+from deploynas.blocks.part import Part, Place
+from deploynas.blocks.registry import KINDS, kind_of
 
-Part = Stem | Separable | Block | Head
-
-__all__ = ["Block", "BlockConfig", "Head", "Part", "Separable", "Stem"]
+__all__ = ["KINDS", "BlockConfig", "DepthwiseSeparable", "Head", "Part", "Place", "Stem", "kind_of"]

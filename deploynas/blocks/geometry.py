@@ -1,6 +1,20 @@
-"""Arithmetic of channels and image sizes, as timm does it."""
+"""Arithmetic of channels and image sizes as timm does it, and the names of activations there."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+from deploynas.errors import InputError
+
+Activation = Literal["relu", "relu6", "hard_swish", "swish"]
+_TIMM_CODES: dict[str, str] = {"relu": "re", "relu6": "r6", "hard_swish": "hs", "swish": "sw"}
+
+
+def timm_code(activation: str) -> str:
+    """What timm's notation calls an activation."""
+    if activation not in _TIMM_CODES:
+        raise InputError(f"no activation `{activation}`", hint=f"one of {', '.join(_TIMM_CODES)}")
+    return _TIMM_CODES[activation]
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:

@@ -1,40 +1,45 @@
-"""The inverted residual block: its configurations and its geometry."""
+"""The inverted residual block (timm's `ir`): a pointwise expansion, a depthwise kernel, a pointwise projection."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from deploynas.blocks.expansion import Expansion, ExpansionConfig, ExpansionLists
+from deploynas.blocks.operators import Operators, Tensor
+from deploynas.blocks.part import Place
 
 
-@dataclass(frozen=True, order=True)
-class BlockConfig:
-    """One choice of a block: expansion ratio, depthwise kernel, squeeze-and-excitation ratio (0: none)."""
+class InvertedResidualLists(ExpansionLists):
+    kind: Literal["ir"] = "ir"
 
-    ratio: float
-    kernel: int
-    se: float
-
-    def __str__(self) -> str:
-        return f"e{self.ratio:g}_k{self.kernel}" + (f"_se{self.se:g}" if self.se else "")
-
-    def factors(self) -> dict[str, float]:
-        """What the configuration is made of, by name: insights and shrinkage compare levels of these."""
-        return {"expansion": self.ratio, "kernel": self.kernel, "se": self.se}
+    def configs(self) -> tuple[InvertedResidualConfig, ...]:
+        return self.combinations(InvertedResidualConfig)
 
 
 @dataclass(frozen=True)
-class Block:
-    """An inverted residual block with everything its latency depends on; equal blocks are measured once."""
+class InvertedResidualConfig(ExpansionConfig):
+    code: ClassVar[str] = "ir"
 
-    in_channels: int
-    mid_channels: int
-    out_channels: int
-    kernel: int
-    stride: int
-    se_channels: int  # 0: no squeeze-and-excitation
-    activation: str
-    height: int  # of the input
-    width: int
+    def part(self, place: Place) -> InvertedResidual:
+        return InvertedResidual(
+            in_channels=place.in_channels,
+            mid_channels=self.mid_channels(place),
+            out_channels=place.out_channels,
+            kernel=self.kernel,
+            stride=place.stride,
+            se_channels=self.se_channels(place),
+            activation=place.activation,
+            height=place.height,
+            width=place.width,
+        )
 
-    @property
-    def residual(self) -> bool:
-        return self.stride == 1 and self.in_channels == self.out_channels
+
+@dataclass(frozen=True)
+class InvertedResidual(Expansion):
+    code: ClassVar[str] = "ir"
+
+    def _widen(self, to: Operators, name: str, x: Tensor) -> Tensor:
+        mid, activation = self.mid_channels, self.activation
+        y = to.conv(f"{name}/expand", x, mid, activation=activation)
+        return to.conv(f"{name}/depthwise", y, mid, self.kernel, self.stride, depthwise=True, activation=activation)

@@ -6,53 +6,63 @@ channel of the convolution before it, and a bias. Folding is done in double prec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from deploynas.blocks import DepthwiseSeparable, Head, Part, Stem
 from deploynas.errors import InputError
-from deploynas.graph import weight_shapes
-from deploynas.space import Architecture, part_name
+from deploynas.graph import chain_shapes
+from deploynas.supernet.folding import Layer
+from deploynas.supernet.searched_block import elastic_kind
 
 
 @torch.no_grad()
-def folded_weights(model: nn.Module, architecture: Architecture) -> dict[str, np.ndarray]:
-    """What `graph.network(space, architecture, weights)` takes."""
+def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[str, np.ndarray]:
+    """What `graph.chain(parts, weights)` takes, from a timm model of these parts."""
     weights: dict[str, np.ndarray] = {}
-    for name, layer, norm in _layers(model, architecture):
+    for name, layer, norm in _layers(model, parts):
         weights[f"{name}/weight"], weights[f"{name}/bias"] = _fold(layer, norm)
-    if architecture.space.head_hidden:  # timm's 1x1 convolution after pooling is a matrix product in the graph
-        weights["head/hidden/weight"] = weights["head/hidden/weight"].reshape(architecture.space.head_hidden, -1)
-    expected = weight_shapes(architecture.space, architecture)
-    if {name: value.shape for name, value in weights.items()} != expected:
-        raise InputError("the model is not a network of this architecture", hint=f"the architecture is {architecture}")
-    return weights
+    expected = chain_shapes(parts)
+    # timm's 1x1 convolution after pooling is a matrix product in the graph
+    shaped = {
+        name: value.reshape(expected[name]) if value.ndim == 4 and len(expected.get(name, ())) == 2 else value
+        for name, value in weights.items()
+    }
+    if {name: value.shape for name, value in shaped.items()} != expected:
+        raise InputError("the model is not a network of these parts", hint="was it made for another architecture?")
+    return shaped
 
 
-def _layers(model: Any, architecture: Architecture) -> Iterator[tuple[str, nn.Module, nn.Module | None]]:
-    """(name in the graph, convolution or linear layer, the batch norm after it) in network order."""
-    space = architecture.space
-    yield "stem/conv", model.conv_stem, model.bn1
-    if space.first:
-        first = model.blocks[0][0]
-        yield "first/depthwise", first.conv_dw, first.bn1
-        yield "first/project", first.conv_pw, first.bn2
-    offset = 1 if space.first else 0
-    for s, b, c in architecture.decisions():
-        block, name = model.blocks[s + offset][b], part_name(s, b)
-        yield f"{name}/expand", block.conv_pw, block.bn1
-        yield f"{name}/depthwise", block.conv_dw, block.bn2
-        if space.block(s, b, c).se_channels:
-            yield f"{name}/se/reduce", block.se.conv_reduce, None
-            yield f"{name}/se/expand", block.se.conv_expand, None
-        yield f"{name}/project", block.conv_pwl, block.bn3
-    yield "head/features", model.blocks[-1][0].conv, model.blocks[-1][0].bn1
-    if space.head_hidden:
-        yield "head/hidden", model.conv_head, None
-    yield "head/classifier", model.classifier, None
+def _layers(model: Any, parts: Sequence[tuple[str, Part]]) -> Iterator[Layer]:
+    """In network order; timm's stages are groups of blocks, ours are in the names."""
+    there = [block for stage in model.blocks for block in stage]
+    if len(there) != sum(not isinstance(part, Stem) for _, part in parts):
+        raise InputError(f"the model has {len(there)} blocks, which is not what these parts need")
+    blocks = iter(there)
+    for name, part in parts:
+        match part:
+            case Stem():
+                found = iter([("conv", model.conv_stem, model.bn1)])
+            case DepthwiseSeparable():
+                first = next(blocks)
+                found = iter([("depthwise", first.conv_dw, first.bn1), ("project", first.conv_pw, first.bn2)])
+            case Head():
+                found = _head(model, next(blocks), part)
+            case _:
+                found = elastic_kind(part.code).layers(next(blocks))
+        for layer, module, norm in found:
+            yield f"{name}/{layer}", module, norm
+
+
+def _head(model: Any, last: Any, part: Head) -> Iterator[Layer]:
+    yield "features", last.conv, last.bn1
+    if part.hidden:
+        yield "hidden", model.conv_head, None
+    yield "classifier", model.classifier, None
 
 
 def _fold(layer: Any, norm: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -35,14 +35,9 @@ def fp32_file(
     model: nn.Module, architecture: Architecture, metadata: Metadata, validation: ImageStream, opset: int = OPSET
 ) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
-    written = graph.network(
-        architecture.space,
-        architecture,
-        folded_weights(model, architecture),
-        batch=None,
-        opset=opset,
-        metadata=metadata.props("fp32"),
-    )
+    parts = architecture.space.parts(architecture)
+    about = {**graph.network_metadata(architecture.space, architecture), **metadata.props("fp32")}
+    written = graph.chain(parts, folded_weights(model, parts), graph.Form(None, opset=opset), about)
     content = written.SerializeToString()
     return Fp32File(content, verify(model, content, validation))
 
@@ -59,19 +54,16 @@ def int8_file(
     opset: int = OPSET,
 ) -> Int8File:
     """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
-    weights = folded_weights(model, architecture)
-    plain = graph.network(architecture.space, architecture, weights, batch=None, opset=opset)
-    written = graph.network(
-        architecture.space,
-        architecture,
-        weights,
-        batch=None,
-        precision="int8",
-        ranges=activation_ranges(plain, calibration_images, calibration.method),
-        per_channel=calibration.per_channel,
-        opset=opset,
-        metadata=metadata.props("int8", calibration=vars(calibration)),
-    )
+    parts = architecture.space.parts(architecture)
+    weights = folded_weights(model, parts)
+    plain = graph.chain(parts, weights, graph.Form(None, opset=opset))
+    ranges = activation_ranges(plain, calibration_images, calibration.method)
+    form = graph.Form(None, "int8", opset, ranges, calibration.per_channel)
+    about = {
+        **graph.network_metadata(architecture.space, architecture),
+        **metadata.props("int8", calibration=vars(calibration)),
+    }
+    written = graph.chain(parts, weights, form, about)
     content = written.SerializeToString()
     check(content)
     accuracy = onnx_accuracy(content, validation)

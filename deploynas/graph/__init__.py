@@ -6,7 +6,30 @@ block (`stage3/block2/depthwise`), and operators in the form the runtime fuses b
 
 from __future__ import annotations
 
-from deploynas.graph.network import INPUT, OUTPUT, block, network, part, random_bytes, weight_shapes
+from deploynas.graph.network import (
+    INPUT,
+    OUTPUT,
+    Form,
+    block,
+    chain,
+    chain_shapes,
+    network,
+    network_metadata,
+    random_bytes,
+    weight_shapes,
+)
 from deploynas.graph.writer import OPSET
 
-__all__ = ["INPUT", "OPSET", "OUTPUT", "block", "network", "part", "random_bytes", "weight_shapes"]
+__all__ = [
+    "INPUT",
+    "OPSET",
+    "OUTPUT",
+    "Form",
+    "block",
+    "chain",
+    "chain_shapes",
+    "network",
+    "network_metadata",
+    "random_bytes",
+    "weight_shapes",
+]

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import onnx
 
+from deploynas.blocks import Part
+from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
 from deploynas.graph.quantized import QuantizedWriter, Ranges
-from deploynas.graph.writer import OPSET, GraphWriter, Tensor, Weights
-from deploynas.space import Architecture, Block, Head, Part, Separable, Space, Stem
+from deploynas.graph.writer import OPSET, GraphWriter, WeightSource
+from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_text
 
 INPUT = "input"
 OUTPUT = "logits"
 PRECISIONS = ("fp32", "int8")
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a graph is written, whatever it computes."""
+
+    batch: int | None = 1  # None: left to the caller of the model
+    precision: str = "fp32"  # or int8
+    opset: int = OPSET
+    ranges: Ranges | None = None  # int8: tensor names to (low, high); None: plausible ones, where only speed counts
+    per_channel: bool = True  # int8: weights have a scale per output channel, or one per tensor
+
+    def __post_init__(self) -> None:
+        if self.batch is not None and self.batch < 1:
+            raise InputError(f"batch must be at least 1, got {self.batch}")
+        if self.opset < OPSET:
+            raise InputError(f"opset must be at least {OPSET}, got {self.opset}")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"no precision `{self.precision}`", hint=f"one of {', '.join(PRECISIONS)}")
+
+    def writer(self, weights: WeightSource) -> GraphWriter:
+        if self.precision == "int8":
+            return QuantizedWriter(weights, self.ranges, self.per_channel)
+        return GraphWriter(weights)
 
 
 def network(
@@ -26,25 +53,19 @@ def network(
     batch: int | None = 1,
     *,
     precision: str = "fp32",
-    ranges: Ranges | None = None,
-    per_channel: bool = True,
-    opset: int = OPSET,
     metadata: Mapping[str, str] | None = None,
 ) -> onnx.ModelProto:
     """A whole network; `batch=None` leaves the batch to the caller of the model.
 
     `weights` maps the names of `weight_shapes` to arrays with batch norm folded; without it they are random.
-    `precision="int8"` writes a quantised graph; `ranges` then maps tensor names to (low, high), and weights
-    have a scale an output channel or, with `per_channel=False`, one a tensor.
     """
-    metadata = {
-        "space": space.name,
-        "space_hash": space.hash,
-        "architecture": to_text(architecture),
-        **(metadata or {}),
-    }
-    parts = space.parts(architecture)
-    return onnx.ModelProto.FromString(_model(parts, weights, batch, precision, ranges, opset, metadata, per_channel))
+    about = {**network_metadata(space, architecture), **(metadata or {})}
+    return chain(space.parts(architecture), weights, Form(batch, precision), about)
+
+
+def network_metadata(space: Space, architecture: Architecture) -> dict[str, str]:
+    """What a graph says about where it came from."""
+    return {"space": space.name, "space_hash": space.hash, "architecture": to_text(architecture)}
 
 
 def block(
@@ -58,121 +79,61 @@ def block(
     precision: str = "fp32",
 ) -> onnx.ModelProto:
     """Block b of stage s with configuration c (all counted from 0), alone."""
-    return part(space.block(s, b, c), weights, batch, precision=precision)
+    return chain([("part", space.block(s, b, c))], weights, Form(batch, precision))
 
 
-def part(
-    geometry: Part,
+def chain(
+    parts: Sequence[tuple[str, Part]],
     weights: Mapping[str, np.ndarray] | None = None,
-    batch: int | None = 1,
-    *,
-    precision: str = "fp32",
-    name: str = "part",
+    form: Form = Form(),
+    metadata: Mapping[str, str] | None = None,
 ) -> onnx.ModelProto:
-    """Any part of a network, alone."""
-    return onnx.ModelProto.FromString(_model([(name, geometry)], weights, batch, precision))
+    """Named parts, one after the other: what a network is, whether or not an architecture of a space chose them."""
+    return onnx.ModelProto.FromString(_bytes(parts, weights, form, metadata))
 
 
-def random_bytes(parts: Sequence[tuple[str, Part]], batch: int | None = 1, *, precision: str = "fp32") -> bytes:
-    """Named parts, one after the other, with random weights; what a runtime loads, and faster than the message."""
-    return _model(parts, None, batch, precision)
+def random_bytes(parts: Sequence[tuple[str, Part]], form: Form = Form()) -> bytes:
+    """A chain with random weights; what a runtime loads, and faster than the message."""
+    return _bytes(parts, None, form)
 
 
 def weight_shapes(space: Space, architecture: Architecture) -> dict[str, tuple[int, ...]]:
     """The name and shape of every array that `network` asks for."""
+    return chain_shapes(space.parts(architecture))
+
+
+def chain_shapes(parts: Sequence[tuple[str, Part]]) -> dict[str, tuple[int, ...]]:
+    """The name and shape of every array that `chain` asks for."""
     shapes: dict[str, tuple[int, ...]] = {}
 
     def record(name: str, shape: tuple[int, ...]) -> np.ndarray:
         shapes[name] = shape
         return np.empty(0, np.float32)
 
-    _write(GraphWriter(record), space.parts(architecture))
+    _write(GraphWriter(record), parts)
     return shapes
 
 
-def _model(
+def _bytes(
     parts: Sequence[tuple[str, Part]],
     weights: Mapping[str, np.ndarray] | None,
-    batch: int | None,
-    precision: str,
-    ranges: Ranges | None = None,
-    opset: int = OPSET,
+    form: Form,
     metadata: Mapping[str, str] | None = None,
-    per_channel: bool = True,
 ) -> bytes:
-    if batch is not None and batch < 1:
-        raise InputError(f"batch must be at least 1, got {batch}")
-    if opset < OPSET:
-        raise InputError(f"opset must be at least {OPSET}, got {opset}")
-    if precision not in PRECISIONS:
-        raise InputError(f"no precision `{precision}`", hint=f"one of {', '.join(PRECISIONS)}")
-    source = _random_weights if weights is None else _given_weights(weights)
-    writer = GraphWriter(source) if precision == "fp32" else QuantizedWriter(source, ranges, per_channel)
+    writer = form.writer(_random_weights if weights is None else _given_weights(weights))
     x, y = _write(writer, parts)
-    return writer.model(x, y, batch, opset, metadata or {})
+    return writer.model(x, y, form.batch, form.opset, metadata or {})
 
 
 def _write(writer: GraphWriter, parts: Sequence[tuple[str, Part]]) -> tuple[Tensor, Tensor]:
     first = parts[0][1]
     x = y = Tensor(INPUT, first.in_channels, first.height, first.width)
     for name, geometry in parts:
-        if isinstance(geometry, Stem):
-            y = writer.conv(
-                f"{name}/conv", y, geometry.out_channels, 3, geometry.stride, activation=geometry.activation
-            )
-        elif isinstance(geometry, Separable):
-            y = _separable(writer, name, y, geometry)
-        elif isinstance(geometry, Block):
-            y = _inverted_residual(writer, name, y, geometry)
-        else:
-            y = _head(writer, name, y, geometry)
+        y = geometry.write(writer, name, y)
     return x, writer.finish(y, OUTPUT)
 
 
-def _separable(writer: GraphWriter, name: str, x: Tensor, part: Separable) -> Tensor:
-    y = writer.conv(
-        f"{name}/depthwise",
-        x,
-        part.in_channels,
-        part.kernel,
-        part.stride,
-        depthwise=True,
-        activation=part.activation,
-    )
-    y = writer.conv(f"{name}/project", y, part.out_channels)
-    return writer.add(f"{name}/add", x, y) if part.residual else y
-
-
-def _inverted_residual(writer: GraphWriter, name: str, x: Tensor, part: Block) -> Tensor:
-    y = writer.conv(f"{name}/expand", x, part.mid_channels, activation=part.activation)
-    y = writer.conv(
-        f"{name}/depthwise",
-        y,
-        part.mid_channels,
-        part.kernel,
-        part.stride,
-        depthwise=True,
-        activation=part.activation,
-    )
-    if part.se_channels:
-        gate = writer.global_pool(f"{name}/se/pool", y)
-        gate = writer.conv(f"{name}/se/reduce", gate, part.se_channels, activation="relu")
-        gate = writer.conv(f"{name}/se/expand", gate, part.mid_channels, activation="hard_sigmoid")
-        y = writer.scale(f"{name}/se/scale", y, gate)
-    y = writer.conv(f"{name}/project", y, part.out_channels)
-    return writer.add(f"{name}/add", x, y) if part.residual else y
-
-
-def _head(writer: GraphWriter, name: str, x: Tensor, part: Head) -> Tensor:
-    y = writer.conv(f"{name}/features", x, part.features, activation=part.activation)
-    y = writer.flatten(f"{name}/flatten", writer.global_pool(f"{name}/pool", y))
-    if part.hidden:
-        # a matrix product, not a 1x1 convolution: 1.7 times faster at batch 8 on CPU
-        y = writer.linear(f"{name}/hidden", y, part.hidden, activation=part.activation)
-    return writer.linear(f"{name}/classifier", y, part.classes)
-
-
-def _given_weights(weights: Mapping[str, np.ndarray]) -> Weights:
+def _given_weights(weights: Mapping[str, np.ndarray]) -> WeightSource:
     def find(name: str, shape: tuple[int, ...]) -> np.ndarray:
         if name not in weights:
             raise InputError(f"the weights have no `{name}`")

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
-from deploynas.graph.writer import GraphWriter, Tensor, Weights
+from deploynas.graph.writer import GraphWriter, WeightSource
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -29,7 +30,7 @@ class QuantizedWriter(GraphWriter):
     `ranges` maps the name of every activation (as in the fp32 graph) to its (low, high); None for plausible ones.
     """
 
-    def __init__(self, weights: Weights, ranges: Ranges | None = None, per_channel: bool = True) -> None:
+    def __init__(self, weights: WeightSource, ranges: Ranges | None = None, per_channel: bool = True) -> None:
         super().__init__(weights)
         self.ranges = ranges
         self.per_channel = per_channel  # weights: a scale an output channel, or the same one for all
@@ -43,6 +44,8 @@ class QuantizedWriter(GraphWriter):
         if activation in (None, "relu", "relu6"):
             # fused: the quantisation after them saturates where they would clip
             return self._quantized(super().activate(x, activation), activation or "linear")
+        if activation not in ("swish", "hard_swish", "hard_sigmoid"):
+            raise InputError(f"no activation `{activation}` in 8 bits")
         self._quantize(x, "linear")
         name = f"{x.name}/act"
         gate = Tensor(f"{name}/gate", x.channels, x.height, x.width)

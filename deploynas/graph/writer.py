@@ -1,19 +1,20 @@
 """Writes an ONNX graph operator by operator. Tensors are named after the node that makes them.
 
 A convolution asks for `<name>/weight` and `<name>/bias`; where they come from (a trained network or a random
-buffer) is the `Weights` source's business.
+buffer) is the `WeightSource`'s business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from deploynas.blocks.geometry import strided
+from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
 from deploynas.graph.wire import with_weights
 
@@ -21,23 +22,13 @@ OPSET = 17  # HardSwish (14) as one operator, which the runtime fuses into convo
 IR_VERSIONS = ((19, 9), (21, 10), (22, 10), (23, 11))  # first IR version that carries an opset
 DYNAMIC = "batch"
 
-Weights = Callable[[str, tuple[int, ...]], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A value in the graph: its name and its shape for one image."""
-
-    name: str
-    channels: int
-    height: int = 1
-    width: int = 1
+WeightSource = Callable[[str, tuple[int, ...]], np.ndarray]
 
 
 class GraphWriter:
     """Collects nodes and initialisers, then makes a model of them."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: WeightSource) -> None:
         self.weights = weights
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, np.ndarray] = {}
@@ -52,6 +43,7 @@ class GraphWriter:
         *,
         depthwise: bool = False,
         activation: str | None = None,
+        norm: bool = True,  # folded into weight and bias, which a convolution without it has too
     ) -> Tensor:
         shape = (out_channels, 1 if depthwise else x.channels, kernel, kernel)
         inputs = [x.name, *self._parameters(name, shape, x.name)]
@@ -64,7 +56,7 @@ class GraphWriter:
             pads=[kernel // 2] * 4,
             group=out_channels if depthwise else 1,
         )
-        out = Tensor(name, out_channels, -(-x.height // stride), -(-x.width // stride))
+        out = Tensor(name, out_channels, strided(x.height, stride), strided(x.width, stride))
         return self.activate(out, activation)
 
     def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor:

@@ -17,14 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deploynas.blocks import Part
+from deploynas.blocks.geometry import strided
 from deploynas.costs import Costs
-from deploynas.space import Architecture, Block, Ragged, Space
+from deploynas.space import Architecture, Ragged, Space
 
 FOLDS = 10
 REPEATS = 5  # of the cross-validation, each with folds of its own
 CANDIDATES = 400  # random networks that calibration networks are chosen from
 # terms of each correction, simplest first; `sum` is what most latency tables are
-METHODS: dict[str, tuple[str, ...]] = {
+FORMS: dict[str, tuple[str, ...]] = {
     "sum": (),
     "scale": ("scale",),
     "affine": ("scale", "constant"),
@@ -113,7 +115,7 @@ def fit(table: IsolatedTable, networks: Sequence[Architecture], measured_ms: Seq
     terms = [table.terms(network) for network in networks]
     measured = np.asarray(measured_ms, float)
     errors, fitted = {}, {}
-    for method, names in METHODS.items():
+    for method, names in FORMS.items():
         if len(networks) < 4 * len(names):
             continue  # too few networks to tell the terms apart
         coefficients = _solve(names, terms, measured)
@@ -167,8 +169,8 @@ def _physical(corrected: tuple[float, Ragged]) -> bool:
     return fixed >= 0 and all(ms >= 0 for stage in blocks for row in stage for ms in row)
 
 
-def _elements(block: Block) -> float:
+def _elements(block: Part) -> float:
     """Elements, in millions, that isolation converts between layouts: the block's input and output."""
     entering = block.in_channels * block.height * block.width
-    leaving = block.out_channels * -(-block.height // block.stride) * -(-block.width // block.stride)
+    leaving = block.out_channels * strided(block.height, block.stride) * strided(block.width, block.stride)
     return (entering + leaving) / 1e6

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from deploynas.blocks import Part
 from deploynas.latency.worker import Entry
-from deploynas.space import Architecture, Block, Space, part_name
+from deploynas.space import Architecture, Space, part_name
 
 REFERENCES = 16
 REFERENCE_SPACE = "imagenet"  # for models that come without a space of ours
@@ -22,8 +23,8 @@ def part_entries(space: Space) -> list[Entry]:
     return entries
 
 
-def first_places(space: Space) -> dict[Block, tuple[str, tuple[int, int, int]]]:
-    places: dict[Block, tuple[str, tuple[int, int, int]]] = {}
+def first_places(space: Space) -> dict[Part, tuple[str, tuple[int, int, int]]]:
+    places: dict[Part, tuple[str, tuple[int, int, int]]] = {}
     for s, stage in enumerate(space.stages):
         for b in range(stage.max_depth):
             for c, config in enumerate(stage.configs):

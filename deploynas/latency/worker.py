@@ -62,7 +62,7 @@ def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
         parts = [("part", space.block(*entry.block))]
     else:
         parts = [("part", dict(space.fixed_parts())[entry.key])]
-    return graph.random_bytes(parts, device.batch, precision=device.precision)
+    return graph.random_bytes(parts, graph.Form(device.batch, device.precision))
 
 
 def measure(plan: Plan) -> None:

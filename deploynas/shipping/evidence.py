@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import Estimator, load_estimator
 from deploynas.accuracy.insights import insights_of
+from deploynas.blocks import Part
 from deploynas.costs import Costs, part_costs
 from deploynas.export.budget import Attempt
 from deploynas.files import now
@@ -27,7 +28,7 @@ from deploynas.report.document import (
 from deploynas.search.frontier import Frontier, frontier
 from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.sources import KnownTable
-from deploynas.space import Architecture, Block, Head, Part, Separable, Space, Stem
+from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint import load_supernet
 from deploynas.training.batches import Batches
 from deploynas.training.evaluation import accuracy
@@ -139,7 +140,7 @@ def _blocks(evidence: Evidence) -> list[BlockReport]:
     shares = {share.name: share for share in bench.breakdown}
     predicted: dict[str, float] = {}
     if table:
-        names = [name for name, part in space.parts(architecture) if isinstance(part, Block)]
+        names = [name for name, part in space.parts(architecture) if part.role == "block"]
         for name, (s, b, c) in zip(names, architecture.decisions(), strict=True):
             predicted[name] = table.table.block_ms[s][b][c]
     return [_block(name, part, predicted.get(name), shares.get(name)) for name, part in space.parts(architecture)]
@@ -147,14 +148,13 @@ def _blocks(evidence: Evidence) -> list[BlockReport]:
 
 def _block(name: str, part: Part, predicted_ms: float | None, share: Any) -> BlockReport:
     costs = part_costs(part)
-    kind, text, stride, leaving = _words(part)
     return BlockReport(
         name=name,
-        kind=kind,
-        text=text,
+        kind=part.role,
+        text=part.words(),
         in_channels=part.in_channels,
-        out_channels=leaving,
-        stride=stride,
+        out_channels=part.out_channels,
+        stride=part.stride,
         height=part.height,
         width=part.width,
         params=costs.params,
@@ -163,20 +163,6 @@ def _block(name: str, part: Part, predicted_ms: float | None, share: Any) -> Blo
         measured_ms=share.latency_ms if share else None,
         share=share.share if share else None,
     )
-
-
-def _words(part: Part) -> tuple[str, str, int, int]:
-    """Kind, configuration in words, stride, outputs."""
-    if isinstance(part, Stem):
-        return "stem", "conv 3×3", part.stride, part.out_channels
-    if isinstance(part, Separable):
-        return "first", f"depthwise {part.kernel}×{part.kernel}", part.stride, part.out_channels
-    if isinstance(part, Head):
-        hidden = f", dense {part.hidden}" if part.hidden else ""
-        return "head", f"conv 1×1 to {part.features}{hidden}, pool", 1, part.classes
-    ratio = part.mid_channels / part.in_channels
-    text = f"{part.kernel}×{part.kernel}, expand ×{ratio:.3g}" + (", SE" if part.se_channels else "")
-    return "block", text, part.stride, part.out_channels
 
 
 def _points(points: Frontier | None, estimator: Estimator | None) -> list[Point]:

@@ -1,38 +1,36 @@
 """timm's one-line block notation, both ways: `ir_r1_k5_s2_e3_c24_nre_se0.25`.
 
-`ir` inverted residual, `ds` depthwise separable, `cn` convolution; `r` repeats, `k` kernel, `s` stride, `e`
-expansion ratio, `c` output channels, `n` activation, `se` squeeze-and-excitation ratio. A whole network is
-written as blocks separated by spaces and stages separated by ` | `, the fixed parts included, so that
-`[s.split() for s in text.split("|")]` is what timm's `decode_arch_def` takes.
+`ir` is the inverted residual (each kind in `blocks/` has its own code), `ds` depthwise separable, `cn` convolution; `r`
+repeats, `k` kernel, `s` stride, `e` expansion ratio, `c` output channels, `n` activation, `se` squeeze-and-excitation
+ratio. A whole network is written as blocks separated by spaces and stages separated by ` | `, the fixed parts included,
+so that `[s.split() for s in text.split("|")]` is what timm's `decode_arch_def` takes.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from deploynas.blocks import KINDS, kind_of
+from deploynas.blocks.geometry import timm_code
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, Space
 
-_ACTIVATIONS = {"relu": "re", "relu6": "r6", "hard_swish": "hs", "swish": "sw"}
-_OPTION = re.compile(r"(se|[rksec])(\d+(?:\.\d+)?)$|n(re|r6|hs|sw)$")
+_OPTION = re.compile(r"(se|[rksec])(\d+(?:\.\d+)?)$|n([a-z][a-z0-9])$")
+_FIXED = ("ds", "cn")
 
 
 def to_arch_def(architecture: Architecture) -> list[list[str]]:
     """The nested lists that timm's `decode_arch_def` reads."""
     space = architecture.space
-    stages = []
-    if space.first:
-        first = space.first
-        code = _ACTIVATIONS[first.activation]
-        stages.append([f"ds_r1_k{first.kernel}_s{first.stride}_e1_c{first.out_channels}_n{code}"])
+    stages = [[space.first.notation()]] if space.first else []
     for s, choice in enumerate(architecture.choices):
-        stages.append([_block_text(architecture, s, b) for b in range(len(choice))])
-    stages.append([f"cn_r1_k1_s1_c{space.head_features}_n{_ACTIVATIONS[space.head_activation]}"])
-    return stages
+        stages.append([architecture.config(s, b).notation(space.place(s, b)) for b in range(len(choice))])
+    return [*stages, [space.head.notation()]]
 
 
 def to_text(architecture: Architecture) -> str:
@@ -49,16 +47,9 @@ def from_text(text: str, space: Space) -> Architecture:
         )
     choices = []
     for s, blocks in enumerate(stages):
-        expanded = [option for block in blocks for option in _repeat(_options(block, "ir"))]
-        choices.append([_config_index(space, s, b, options) for b, options in enumerate(expanded)])
+        written = [block for text in blocks for block in _repeated(text)]
+        choices.append([_config_index(space, s, b, block) for b, block in enumerate(written)])
     return space.architecture(choices)
-
-
-def _block_text(architecture: Architecture, s: int, b: int) -> str:
-    stage, config = architecture.space.stages[s], architecture.config(s, b)
-    text = f"ir_r1_k{config.kernel}_s{stage.stride if b == 0 else 1}_e{config.ratio:g}_c{stage.out_channels}"
-    text += f"_n{_ACTIVATIONS[stage.activation]}"
-    return text + (f"_se{config.se:g}" if config.se else "")
 
 
 def _nested(text: str) -> list[list[str]]:
@@ -81,7 +72,7 @@ def _nested(text: str) -> list[list[str]]:
     grouped: list[list[str]] = []
     previous = None
     for block in stages[0]:
-        width = _options(block).get("c")
+        width = _read(block).numbers.get("c")
         if width != previous:
             grouped.append([])
         grouped[-1].append(block)
@@ -93,59 +84,72 @@ def _searched_stages(stages: list[list[str]], space: Space) -> list[list[str]]:
     """Without the fixed parts, after checking that they are this space's."""
     stages = [stage for stage in stages if stage]
     if stages and stages[0][0].startswith("ds"):
-        first, options = space.first, _options(stages[0][0])
+        first, options = space.first, _read(stages[0][0]).numbers
         expected = first and {"k": first.kernel, "s": first.stride, "c": first.out_channels}
         if len(stages[0]) != 1 or not expected or any(options.get(k) != v for k, v in expected.items()):
             raise InputError(f"the first block `{stages[0][0]}` is not that of space `{space.name}`")
         stages = stages[1:]
     if stages and stages[-1][0].startswith("cn"):
-        if _options(stages[-1][0]).get("c") != space.head_features:
+        if _read(stages[-1][0]).numbers.get("c") != space.head_features:
             raise InputError(f"the last convolution `{stages[-1][0]}` is not that of space `{space.name}`")
         stages = stages[:-1]
     return stages
 
 
-def _options(block: str, expected_kind: str | None = None) -> dict[str, float | str]:
-    kind, *items = block.split("_")
-    if kind not in ("ir", "ds", "cn") or (expected_kind and kind != expected_kind):
-        raise InputError(f"block `{block}`: expected one that starts with `{expected_kind or 'ir'}_`")
-    options: dict[str, float | str] = {}
+@dataclass(frozen=True)
+class _Written:
+    """One block as it is written: the kind, numbers by their letters, and the activation if it is named."""
+
+    text: str
+    kind: str
+    numbers: dict[str, float]
+    activation: str | None
+
+    def without_stride(self) -> _Written:
+        return replace(self, numbers={**self.numbers, "s": 1.0})
+
+
+def _read(text: str) -> _Written:
+    kind, *items = text.split("_")
+    if kind not in _FIXED and kind not in KINDS:
+        raise InputError(f"block `{text}`: expected one that starts with {' or '.join(f'`{k}_`' for k in KINDS)}")
+    numbers: dict[str, float] = {}
+    activation = None
     for item in items:
         match = _OPTION.match(item)
         if not match:
-            raise InputError(f"block `{block}`: `{item}` is not understood", hint="like ir_r1_k5_s2_e3_c24_nre_se0.25")
-        key, number, activation = match.groups()
-        options[key or "n"] = float(number) if key else activation
-    return options
+            raise InputError(f"block `{text}`: `{item}` is not understood", hint="like ir_r1_k5_s2_e3_c24_nre_se0.25")
+        key, number, code = match.groups()
+        if key:
+            numbers[key] = float(number)
+        else:
+            activation = code
+    return _Written(text, kind, numbers, activation)
 
 
-def _repeat(options: dict[str, float | str]) -> list[dict[str, float | str]]:
+def _repeated(text: str) -> list[_Written]:
     """`r2` stands for two blocks, of which only the first has the stride."""
-    count = int(options.get("r", 1))
-    return [options if i == 0 else {**options, "s": 1.0} for i in range(count)]
+    block = _read(text)
+    if block.kind in _FIXED:
+        raise InputError(f"block `{text}`: expected one that starts with {' or '.join(f'`{k}_`' for k in KINDS)}")
+    return [block, *[block.without_stride()] * (int(block.numbers.get("r", 1)) - 1)]
 
 
-def _config_index(space: Space, s: int, b: int, options: dict[str, float | str]) -> int:
-    stage = space.stages[s]
-    where = f"stage {s + 1}, block {b + 1}"
-    expected = {
-        "s": stage.stride if b == 0 else 1,
-        "c": stage.out_channels,
-        "n": _ACTIVATIONS[stage.activation],
-    }
-    for key, value in expected.items():
-        if options.get(key, value) != value:
-            found = options[key]
+def _config_index(space: Space, s: int, b: int, block: _Written) -> int:
+    stage, place, where = space.stages[s], space.place(s, b), f"stage {s + 1}, block {b + 1}"
+    for key, value in (("s", place.stride), ("c", place.out_channels)):
+        if block.numbers.get(key, value) != value:
             raise InputError(
-                f"{where}: `{key}{found if isinstance(found, str) else f'{found:g}'}`, "
-                f"but space `{space.name}` has `{key}{value}` there"
+                f"{where}: `{key}{block.numbers[key]:g}`, but space `{space.name}` has `{key}{value}` there"
             )
-    wanted = (options.get("e", 1.0), options.get("k"), options.get("se", 0.0))
-    for c, config in enumerate(stage.configs):
-        if (config.ratio, config.kernel, config.se) == wanted:
-            return c
-    allowed = " ".join(str(config) for config in stage.configs)
+    code = timm_code(place.activation)
+    if block.activation not in (None, code):
+        raise InputError(f"{where}: `n{block.activation}`, but space `{space.name}` has `n{code}` there")
+    wanted = kind_of(block.kind).config.from_notation(block.numbers)
+    if wanted in stage.configs:
+        return stage.configs.index(wanted)
+    allowed = ", ".join(config.notation(place) for config in stage.configs)
     raise InputError(
-        f"{where}: no configuration with ratio {wanted[0]}, kernel {wanted[1]}, SE {wanted[2]} in space `{space.name}`",
+        f"{where}: no configuration `{block.text}` in space `{space.name}`",
         hint=f"allowed: {allowed}",
     )

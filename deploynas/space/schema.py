@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, model_validator
 
-Activation = Literal["relu", "relu6", "hard_swish", "swish"]
+from deploynas.blocks import KINDS, BlockConfig
+from deploynas.blocks.expansion import Kernel, Kernels, Ratios, Squeezes
+from deploynas.blocks.geometry import Activation
+from deploynas.blocks.kind import BlockLists
+from deploynas.blocks.registry import DEFAULT_KIND
 
 
 def _multiple_of_8(value: int) -> int:
@@ -16,18 +20,6 @@ def _multiple_of_8(value: int) -> int:
     return value
 
 
-def _odd(value: int) -> int:
-    if value % 2 == 0:
-        raise ValueError("be odd")
-    return value
-
-
-def _distinct(values: list) -> list:
-    if len(set(values)) != len(values):
-        raise ValueError("not repeat a value")
-    return values
-
-
 def _rising(values: list) -> list:
     if values != sorted(set(values)):
         raise ValueError("be strictly rising")
@@ -35,9 +27,6 @@ def _rising(values: list) -> list:
 
 
 Width = Annotated[int, Field(ge=8, le=8192), AfterValidator(_multiple_of_8)]
-Kernel = Annotated[int, Field(ge=1, le=15), AfterValidator(_odd)]
-Ratio = Annotated[float, Field(gt=0, le=16)]
-Squeeze = Annotated[float, Field(ge=0, le=1)]
 Depth = Annotated[int, Field(ge=1, le=64)]
 Stride = Literal[1, 2]
 
@@ -65,14 +54,43 @@ class FirstFile(_Strict):
     activation: Activation = "relu"
 
 
+if TYPE_CHECKING:
+    BlocksFile = BlockLists
+else:
+    # one of the kinds, told apart by its key `kind`
+    BlocksFile = Annotated[Union[tuple(kind.lists for kind in KINDS.values())], Discriminator("kind")]  # noqa: UP007
+
+
 class StageFile(_Strict):
+    """`blocks` lists what a block may be, kind by kind; `ratios`, `kernels` and `se` on the stage itself are short for
+    one entry of the default kind.
+    """
+
     out: Width
     stride: Stride
     activation: Activation
     depths: Annotated[list[Depth], Field(min_length=1), AfterValidator(_rising)]
-    ratios: Annotated[list[Ratio], Field(min_length=1), AfterValidator(_distinct)]
-    kernels: Annotated[list[Kernel], Field(min_length=1), AfterValidator(_distinct)]
-    se: Annotated[list[Squeeze], Field(min_length=1), AfterValidator(_distinct)] = [0.0]
+    ratios: Ratios | None = None
+    kernels: Kernels | None = None
+    se: Squeezes | None = None
+    blocks: Annotated[list[BlocksFile], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> StageFile:
+        short = [name for name in ("ratios", "kernels", "se") if getattr(self, name) is not None]
+        if self.blocks is not None and short:
+            raise ValueError(f"have `blocks`, or {', '.join(f'`{name}`' for name in short)} of its own, not both")
+        if self.blocks is None and not {"ratios", "kernels"} <= set(short):
+            raise ValueError("have `ratios` and `kernels`, or `blocks`")
+        if len(set(self.configs())) < len(self.configs()):
+            raise ValueError("not offer the same configuration twice")
+        return self
+
+    def configs(self) -> tuple[BlockConfig, ...]:
+        if self.blocks is not None:
+            return tuple(config for lists in self.blocks for config in lists.configs())
+        short = self.model_dump(include={"ratios", "kernels", "se"}, exclude_none=True)
+        return KINDS[DEFAULT_KIND].lists.model_validate(short).configs()
 
 
 class HeadFile(_Strict):

@@ -1,27 +1,31 @@
-"""What can be built: a search space, its decisions, and the architectures that result (METHODS: search space).
+"""What can be built: a search space, and what its decisions build (METHODS: search space).
 
-A space is a fixed stem, an optional fixed first block, stages of searched inverted residual blocks, and a
-fixed head. A stage picks its depth, and each of its blocks picks a configuration (expansion ratio, kernel,
-squeeze-and-excitation). Channel arithmetic follows timm, so every architecture is also a timm model.
+A space is a fixed stem, an optional fixed first block, stages of searched blocks, and a fixed head. A stage picks its
+depth, and each of its blocks picks a configuration of one of the kinds in `blocks/`. Channel arithmetic follows timm,
+so every architecture is also a timm model.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 
-from deploynas.blocks import Block, BlockConfig, Head, Part, Separable, Stem
-from deploynas.blocks.geometry import make_divisible, strided
+from deploynas.blocks import BlockConfig, DepthwiseSeparable, Head, Part, Place, Stem
+from deploynas.blocks.geometry import strided
+from deploynas.blocks.registry import read_config, record_config, weight
 from deploynas.errors import InputError
-from deploynas.files import content_hash, read_yaml
+from deploynas.files import content_hash, mistakes_of, read_yaml
 from deploynas.space.architecture import Architecture, part_name
+from deploynas.space.record import SpaceRecord
+from deploynas.space.schema import SpaceFile, StageFile
 
 PRESETS = ("fashion", "imagenet", "ofa-mbv3")
 
@@ -49,7 +53,10 @@ Ragged = tuple[tuple[tuple[float, ...], ...], ...]  # [stage][block][configurati
 
 @dataclass(frozen=True)
 class Space:
-    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`. Its name does not make it another one."""
+    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`.
+
+    Its name does not make it another space.
+    """
 
     name: str = field(compare=False)
     in_channels: int
@@ -59,7 +66,7 @@ class Space:
     stem_channels: int
     stem_stride: int
     stem_activation: str
-    first: Separable | None
+    first: DepthwiseSeparable | None
     stages: tuple[Stage, ...]
     head_features: int
     head_hidden: int | None
@@ -80,26 +87,15 @@ class Space:
 
     @classmethod
     def _from_file(cls, path: Path) -> Space:
-        from deploynas.space.schema import SpaceFile, StageFile
-
         def stage(spec: StageFile) -> Stage:
-            choices = itertools.product(sorted(spec.ratios), sorted(spec.kernels), sorted(spec.se))
-            configs = tuple(BlockConfig(*choice) for choice in choices)
-            return Stage(spec.out, spec.stride, spec.activation, tuple(spec.depths), configs)
+            return Stage(spec.out, spec.stride, spec.activation, tuple(spec.depths), spec.configs())
 
         spec = read_yaml(path, SpaceFile)
         first = None
         if spec.first:
             height, width = (strided(size, spec.stem.stride) for size in (spec.input.height, spec.input.width))
-            first = Separable(
-                spec.stem.out,
-                spec.first.out,
-                spec.first.kernel,
-                spec.first.stride,
-                spec.first.activation,
-                height,
-                width,
-            )
+            choices = (spec.first.kernel, spec.first.stride, spec.first.activation)
+            first = DepthwiseSeparable(spec.stem.out, spec.first.out, *choices, height, width)
         return cls(
             name=spec.name,
             in_channels=spec.input.channels,
@@ -118,26 +114,32 @@ class Space:
 
     def describe(self) -> dict[str, Any]:
         """The whole space as plain data: what files record, and what `from_description` reads back."""
-        return asdict(self)
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        stages = [
+            {
+                "out_channels": stage.out_channels,
+                "stride": stage.stride,
+                "activation": stage.activation,
+                "depths": list(stage.depths),
+                "configs": [record_config(config) for config in stage.configs],
+            }
+            for stage in self.stages
+        ]
+        return {**plain, "first": asdict(self.first) if self.first else None, "stages": stages}
 
     @classmethod
     def from_description(cls, data: dict[str, Any]) -> Space:
         """The inverse of `describe`, so that a file which embeds its space can be read without the YAML."""
         try:
-            stages = tuple(
-                Stage(
-                    **{
-                        **stage,
-                        "depths": tuple(stage["depths"]),
-                        "configs": tuple(BlockConfig(**config) for config in stage["configs"]),
-                    }
-                )
-                for stage in data["stages"]
-            )
-            first = Separable(**data["first"]) if data["first"] else None
-            return cls(**{**data, "stages": stages, "first": first})
-        except (KeyError, TypeError) as error:
-            raise InputError(f"not a description of a search space: {error}") from error
+            record = SpaceRecord.model_validate(data)
+        except pydantic.ValidationError as error:
+            raise InputError(f"not a description of a search space: {'; '.join(mistakes_of(error))}") from error
+        stages = tuple(
+            Stage(s.out_channels, s.stride, s.activation, tuple(s.depths), tuple(read_config(c) for c in s.configs))
+            for s in record.stages
+        )
+        first = DepthwiseSeparable(**vars(record.first)) if record.first else None
+        return cls(**{**vars(record), "stages": stages, "first": first})
 
     @cached_property
     def hash(self) -> str:
@@ -179,32 +181,22 @@ class Space:
             inputs.append((stage.out_channels, height, width))
         return tuple(inputs)
 
-    def block(self, s: int, b: int, c: int) -> Block:
+    def block(self, s: int, b: int, c: int) -> Part:
         """Block b of stage s with that stage's configuration c (all counted from 0)."""
         return self._blocks[s][b][c]
 
     @cached_property
-    def _blocks(self) -> tuple[tuple[tuple[Block, ...], ...], ...]:
+    def _blocks(self) -> tuple[tuple[tuple[Part, ...], ...], ...]:
         return tuple(
-            tuple(tuple(self._geometry(s, b, config) for config in stage.configs) for b in range(stage.max_depth))
+            tuple(tuple(config.part(self.place(s, b)) for config in stage.configs) for b in range(stage.max_depth))
             for s, stage in enumerate(self.stages)
         )
 
-    def _geometry(self, s: int, b: int, config: BlockConfig) -> Block:
+    def place(self, s: int, b: int) -> Place:
+        """Where block b of stage s sits, whatever its configuration."""
         stage = self.stages[s]
         channels, height, width = self._stage_inputs[s if b == 0 else s + 1]
-        mid = make_divisible(channels * config.ratio)
-        return Block(
-            in_channels=channels,
-            mid_channels=mid,
-            out_channels=stage.out_channels,
-            kernel=config.kernel,
-            stride=stage.stride if b == 0 else 1,
-            se_channels=make_divisible(mid * config.se) if config.se else 0,
-            activation=stage.activation,
-            height=height,
-            width=width,
-        )
+        return Place(channels, stage.out_channels, stage.stride if b == 0 else 1, stage.activation, height, width)
 
     @cached_property
     def head(self) -> Head:
@@ -241,11 +233,11 @@ class Space:
 
     def smallest(self) -> Architecture:
         """Fewest blocks, smallest ratio, kernel and squeeze-and-excitation everywhere."""
-        return self.architecture([[s.configs.index(min(s.configs))] * s.depths[0] for s in self.stages])
+        return self.architecture([[s.configs.index(min(s.configs, key=weight))] * s.depths[0] for s in self.stages])
 
     def heaviest(self) -> Architecture:
         """Most blocks, largest ratio, kernel and squeeze-and-excitation everywhere (the paper's w_h)."""
-        return self.architecture([[s.configs.index(max(s.configs))] * s.max_depth for s in self.stages])
+        return self.architecture([[s.configs.index(max(s.configs, key=weight))] * s.max_depth for s in self.stages])
 
     def size(self) -> int:
         """How many architectures there are, exactly."""

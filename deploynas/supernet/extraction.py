@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_arch_def
-from deploynas.supernet.elastic import ElasticBlock
 from deploynas.supernet.network import Supernet
 
 MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
@@ -85,31 +84,8 @@ def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str
             if not name.endswith("num_batches_tracked"):
                 yield f"{prefix}.{name}", tensor.data
     for s, b, c in architecture.decisions():
-        for name, view in _block_views(stages[s][b], c):
+        for name, view in stages[s][b].views(c):
             yield f"blocks.{s + offset}.{b}.{name}", view.data
-
-
-def _block_views(block: ElasticBlock, config: int) -> Iterator[tuple[str, Tensor]]:
-    geometry = block.geometries[config]
-    mid, reduced = geometry.mid_channels, geometry.se_channels
-    yield "conv_pw.weight", block.conv_pw.weight[:mid]
-    yield "conv_dw.weight", block.kernel_weight(mid, geometry.kernel)
-    yield "conv_pwl.weight", block.conv_pwl.weight[:, :mid]
-    if block.se is not None and reduced:
-        yield "se.conv_reduce.weight", block.se.conv_reduce.weight[:reduced, :mid]
-        yield "se.conv_reduce.bias", block.se.conv_reduce.bias[:reduced]
-        yield "se.conv_expand.weight", block.se.conv_expand.weight[:mid, :reduced]
-        yield "se.conv_expand.bias", block.se.conv_expand.bias[:mid]
-    norms = (
-        ("bn1", block.bn1, 0, mid),
-        ("bn2", block.bn2, block.kernel_row[config], mid),
-        ("bn3", block.bn3, block.output_row[config], geometry.out_channels),
-    )
-    for name, norm, row, width in norms:
-        yield f"{name}.weight", norm.weight[:width]
-        yield f"{name}.bias", norm.bias[:width]
-        yield f"{name}.running_mean", norm.running_mean[row, :width]
-        yield f"{name}.running_var", norm.running_var[row, :width]
 
 
 def _require_timm_strides(space: Space) -> None:

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
-from deploynas.supernet.elastic import ElasticBlock
 from deploynas.supernet.paths import block_choices, require_paths
+from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
 
 class Supernet(nn.Module):
@@ -38,8 +38,8 @@ class Supernet(nn.Module):
             self.blocks.append(nn.Sequential(separable(*shape)))
         for s, stage in enumerate(space.stages):
             configs = range(len(stage.configs))
-            elastic = [ElasticBlock([space.block(s, b, c) for c in configs]) for b in range(stage.max_depth)]
-            self.blocks.append(nn.ModuleList(elastic))
+            blocks = [[space.block(s, b, c) for c in configs] for b in range(stage.max_depth)]
+            self.blocks.append(nn.ModuleList(elastic_block(stage.configs, parts) for parts in blocks))
         last = ConvBnAct(head.in_channels, head.features, 1, act_layer=get_act_layer(head.activation))
         self.blocks.append(nn.Sequential(last))
         self.conv_head = nn.Conv2d(head.features, head.hidden, 1) if head.hidden else nn.Identity()
@@ -52,6 +52,15 @@ class Supernet(nn.Module):
         """The searched blocks: [stage][block]."""
         searched = list(self.blocks)[1 if self.space.first else 0 : -1]
         return [cast("list[ElasticBlock]", list(cast(nn.ModuleList, stage))) for stage in searched]
+
+    def sort_channels(self) -> None:
+        """Put the expansion channels that matter most first, as smaller expansions take the first ones.
+
+        No output of the heaviest network changes. Once-for-all does the same (Cai et al. 2020, section 3.3).
+        """
+        for stage in self.stages:
+            for block in stage:
+                block.sort_channels()
 
     def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
         """Logits. `paths`: a row an image (`random_paths`, `paths_of`), or one architecture for all."""

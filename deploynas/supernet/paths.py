@@ -15,8 +15,7 @@ from torch import Tensor
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
-
-INACTIVE = -1
+from deploynas.supernet.elastic import INACTIVE
 
 
 def path_sizes(space: Space) -> list[int]:

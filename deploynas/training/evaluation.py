@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from deploynas.space import Architecture
-from deploynas.supernet.calibration import recalibrate
+from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import random_paths
 from deploynas.training.batches import Batches

@@ -22,7 +22,6 @@ from deploynas.files import content_hash
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
-from deploynas.supernet.importance import sort_channels
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.data import load_data
@@ -135,7 +134,7 @@ class _Run:
         resumed = self._path(W_STAR).with_suffix(".json").exists()
         w_h = self._phase(W_H, Supernet(self.space), self._train_w_h)
         start = copy.deepcopy(w_h)
-        sort_channels(start)
+        start.sort_channels()
         self._phase(W_STAR, start, lambda model: self._train_w_star(model, w_h))
         if not self.group.first:
             return TrainingResult(self.folder, 0.0, SubnetworkAccuracy(0, 0, 0, 0, 0), (), resumed)

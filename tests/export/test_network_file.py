@@ -116,7 +116,7 @@ def test_a_file_whose_logits_are_not_numbers_is_refused(tiny: Space, network: nn
 
 def test_another_architecture_is_refused(tiny: Space, network: nn.Module) -> None:
     with pytest.raises((InputError, IndexError, AttributeError)):
-        folded_weights(timm_model(tiny.smallest()), tiny.heaviest())
+        folded_weights(timm_model(tiny.smallest()), tiny.parts(tiny.heaviest()))
 
 
 @pytest.mark.parametrize("method", METHODS)

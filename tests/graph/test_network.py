@@ -114,11 +114,11 @@ def test_int8_with_measured_ranges_follows_fp32(tiny: Space, rng: np.random.Gene
     ranges = {name: (float(v.min()), float(v.max())) for name, v in values.items()} | {
         "input": (float(x.min()), float(x.max()))
     }
-    quantised = graph.network(tiny, architecture, batch=None, precision="int8", ranges=ranges)
+    quantised = graph.chain(tiny.parts(architecture), form=graph.Form(None, "int8", ranges=ranges))
     fp32, int8 = values["logits"], run(quantised, x)
     assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.99
     with pytest.raises(InputError, match="no range for"):
-        graph.network(tiny, architecture, precision="int8", ranges={"input": (-1.0, 1.0)})
+        graph.chain(tiny.parts(architecture), form=graph.Form(1, "int8", ranges={"input": (-1.0, 1.0)}))
 
 
 def test_node_names_carry_stage_and_block(imagenet: Space) -> None:
@@ -129,21 +129,21 @@ def test_node_names_carry_stage_and_block(imagenet: Space) -> None:
 def test_older_runtimes_can_read_the_file(tiny: Space) -> None:
     model = graph.network(tiny, tiny.smallest())
     assert (model.opset_import[0].version, model.ir_version) == (17, 8)
-    newer = graph.network(tiny, tiny.smallest(), opset=21)
+    newer = graph.chain(tiny.parts(tiny.smallest()), form=graph.Form(opset=21))
     onnx.checker.check_model(newer, full_check=True)
     assert newer.ir_version == 10
 
 
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"opset": 9}, {"precision": "int4"}])
-def test_impossible_requests_are_refused(wrong: dict, tiny: Space) -> None:
+def test_impossible_requests_are_refused(wrong: dict) -> None:
     with pytest.raises(InputError):
-        graph.network(tiny, tiny.smallest(), **wrong)
+        graph.Form(**wrong)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_bytes_with_random_weights_are_the_same_model(tiny: Space, precision: str) -> None:
     architecture = tiny.heaviest()
-    content = graph.random_bytes(tiny.parts(architecture), precision=precision)
+    content = graph.random_bytes(tiny.parts(architecture), graph.Form(precision=precision))
     onnx.checker.check_model(content, full_check=True)
     parsed, message = onnx.ModelProto.FromString(content), graph.network(tiny, architecture, precision=precision)
     assert parsed.graph == message.graph

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.blocks.inverted_residual import InvertedResidualConfig
 from deploynas.latency.table import LatencyTable
 from deploynas.search.problem import Limit
-from deploynas.space import Architecture, BlockConfig, Space, Stage
+from deploynas.space import Architecture, Space, Stage
 
 FASHION = Space.load("fashion")
-CONFIGS = tuple(BlockConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for kernel in (3, 5))
+CONFIGS = tuple(InvertedResidualConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for kernel in (3, 5))
 
 
 def tiny_space(shape: list[tuple[tuple[int, ...], int]]) -> Space:

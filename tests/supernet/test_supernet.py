@@ -15,10 +15,9 @@ from torch import nn
 from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
-from deploynas.supernet.calibration import recalibrate
+from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.checkpoint import load_checkpoint, load_supernet, save_network, save_supernet
 from deploynas.supernet.extraction import extract, insert, timm_model
-from deploynas.supernet.importance import sort_channels
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import architectures_of, path_sizes, paths_of, random_paths
 
@@ -164,7 +163,7 @@ def test_sorting_channels_changes_nothing_but_their_order(supernet):
     """The heaviest network computes the same, and what each block keeps first is what matters most."""
     space = supernet.space
     ordered = copy.deepcopy(supernet)
-    sort_channels(ordered)
+    ordered.sort_channels()
     images = images_for(space, 3)
     torch.testing.assert_close(ordered(images), supernet(images), rtol=1e-4, atol=1e-5)
     for block in (block for stage in ordered.stages for block in stage):

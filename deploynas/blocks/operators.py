@@ -1,0 +1,57 @@
+"""The operators that parts of a network are written in.
+
+A part describes its computation once, against `Operators`. Whoever listens makes of it what it needs: an ONNX graph in
+fp32 or 8 bits, the names and shapes of the weights, or the costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value in a network: its name and its shape for one image."""
+
+    name: str
+    channels: int
+    height: int = 1
+    width: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.channels * self.height * self.width
+
+
+class Operators(Protocol):
+    """Every method adds one operator, named as given, and returns its output."""
+
+    def conv(
+        self,
+        name: str,
+        x: Tensor,
+        out_channels: int,
+        kernel: int = 1,
+        stride: int = 1,
+        *,
+        depthwise: bool = False,
+        activation: str | None = None,
+        norm: bool = True,
+    ) -> Tensor:
+        """A convolution with padding kernel // 2. `norm`: trained with batch norm, which is folded into it; else it has
+        a bias of its own.
+        """
+        ...
+
+    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor: ...
+
+    def global_pool(self, name: str, x: Tensor) -> Tensor: ...
+
+    def flatten(self, name: str, x: Tensor) -> Tensor: ...
+
+    def add(self, name: str, x: Tensor, y: Tensor) -> Tensor: ...
+
+    def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
+        """x times a gate per channel."""
+        ...
