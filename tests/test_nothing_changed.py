@@ -374,7 +374,9 @@ def network_answer(name: str, number: int, form: str) -> str:
         plain = dn.graph.network(space, architecture, weights)
         values = [dn.graph.INPUT, *(node.name for node in plain.graph.node), dn.graph.OUTPUT]
         options["ranges"] = {value: (-1.0 - i % 7 / 8, 2.0 + i % 5 / 4) for i, value in enumerate(values)}
-    return digest(structure(dn.graph.network(space, architecture, weights, **options), with_bytes=True))
+    about = dn.graph.network_metadata(space, architecture)
+    model = dn.graph.chain(space.parts(architecture), weights, dn.graph.Form(**options), about)
+    return digest(structure(model, with_bytes=True))
 
 
 # all forms where the space is small, the usual two elsewhere
