@@ -10,7 +10,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypedDict, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -54,6 +54,20 @@ class ExpansionLists(BlockLists):
         return tuple(config(*choice) for choice in levels)
 
 
+class Geometry(TypedDict):
+    """The fields of `Expansion`."""
+
+    in_channels: int
+    mid_channels: int
+    out_channels: int
+    kernel: int
+    stride: int
+    se_channels: int
+    activation: str
+    height: int
+    width: int
+
+
 @dataclass(frozen=True)
 class ExpansionConfig(BlockConfig):
     """One configuration of a block: its level of each factor."""
@@ -71,11 +85,20 @@ class ExpansionConfig(BlockConfig):
     def factors(self) -> dict[str, float]:
         return {"expansion": self.ratio, "kernel": self.kernel, "se": self.se}
 
-    def mid_channels(self, place: Place) -> int:
-        return make_divisible(place.in_channels * self.ratio)
-
-    def se_channels(self, place: Place) -> int:
-        return make_divisible(self.mid_channels(place) * self.se) if self.se else 0
+    def geometry(self, place: Place) -> Geometry:
+        """The fields of the part that this configuration makes there."""
+        mid = make_divisible(place.in_channels * self.ratio)
+        return {
+            "in_channels": place.in_channels,
+            "mid_channels": mid,
+            "out_channels": place.out_channels,
+            "kernel": self.kernel,
+            "stride": place.stride,
+            "se_channels": make_divisible(mid * self.se) if self.se else 0,
+            "activation": place.activation,
+            "height": place.height,
+            "width": place.width,
+        }
 
     def notation(self, place: Place) -> str:
         text = f"{self.code}_r1_k{self.kernel}_s{place.stride}_e{self.ratio:g}_c{place.out_channels}"

@@ -22,17 +22,7 @@ class InvertedResidualConfig(ExpansionConfig):
     code: ClassVar[str] = "ir"
 
     def part(self, place: Place) -> InvertedResidual:
-        return InvertedResidual(
-            in_channels=place.in_channels,
-            mid_channels=self.mid_channels(place),
-            out_channels=place.out_channels,
-            kernel=self.kernel,
-            stride=place.stride,
-            se_channels=self.se_channels(place),
-            activation=place.activation,
-            height=place.height,
-            width=place.width,
-        )
+        return InvertedResidual(**self.geometry(place))
 
 
 @dataclass(frozen=True)
