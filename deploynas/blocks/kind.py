@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,6 +61,23 @@ class BlockLists(BaseModel):
 
 @dataclass(frozen=True)
 class Kind:
-    config: type[BlockConfig]
-    lists: type[BlockLists]
-    elastic: str  # the class with torch, as module:class within `supernet/`
+    """Where a kind lives: `blocks/FILE.py` with NAMEConfig and NAMELists, `supernet/FILE.py` with ElasticNAME."""
+
+    file: str
+    name: str
+
+    @property
+    def config(self) -> type[BlockConfig]:
+        return self._find("blocks", f"{self.name}Config")
+
+    @property
+    def lists(self) -> type[BlockLists]:
+        return self._find("blocks", f"{self.name}Lists")
+
+    @property
+    def elastic(self) -> type:
+        """Imports torch."""
+        return self._find("supernet", f"Elastic{self.name}")
+
+    def _find(self, package: str, name: str) -> type:
+        return getattr(importlib.import_module(f"deploynas.{package}.{self.file}"), name)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deploynas.blocks.inverted_residual import InvertedResidualConfig, InvertedResidualLists
 from deploynas.blocks.kind import BlockConfig, Kind
 from deploynas.errors import InputError
 
 KINDS: dict[str, Kind] = {
-    "ir": Kind(InvertedResidualConfig, InvertedResidualLists, "inverted_residual:ElasticInvertedResidual"),
+    "ir": Kind("inverted_residual", "InvertedResidual"),
 }
 DEFAULT_KIND = "ir"  # of files that do not say
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
@@ -42,8 +41,7 @@ class ElasticKind(Protocol):
 
 def elastic_kind(code: str) -> ElasticKind:
     """The torch side of a kind of block."""
-    module, name = kind_of(code).elastic.split(":")
-    return cast(ElasticKind, getattr(importlib.import_module(f"deploynas.supernet.{module}"), name))
+    return cast(ElasticKind, kind_of(code).elastic)
 
 
 def elastic_block(configs: Sequence[BlockConfig], parts: Sequence[Part]) -> nn.Module:
