@@ -9,7 +9,8 @@ from deploynas.accuracy.oneshot import OneShot, best_device
 from deploynas.errors import InputError
 from deploynas.files import content_hash, parse_json
 from deploynas.space import Architecture
-from deploynas.supernet.checkpoint import CheckpointFile, load_checkpoint
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.checkpoint_file import CheckpointFile
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.data import load_data

@@ -29,7 +29,7 @@ from deploynas.search.frontier import Frontier, frontier
 from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.sources import KnownTable
 from deploynas.space import Architecture, Space
-from deploynas.supernet.checkpoint import load_supernet
+from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.evaluation import accuracy
 
@@ -193,7 +193,7 @@ def _measured(evidence: Evidence, estimator: Estimator | None, points: Frontier 
         return []
     chosen = [point.architecture for point in points.thin(count)]
     timed = measure_networks(candidates.device, candidates.space, chosen)
-    supernet, data = load_supernet(candidates.sources.supernet), evidence.batches.data
+    supernet, data = Supernet.load(candidates.sources.supernet), evidence.batches.data
     return [
         MeasuredPoint(
             latency_ms=measured.latency_ms,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
+from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
 from deploynas.supernet.paths import block_choices, require_paths
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
@@ -87,13 +88,14 @@ class Supernet(nn.Module):
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
-        from deploynas.supernet.checkpoint import save_supernet
-
-        save_supernet(self, path, about)
+        write_checkpoint(Path(path), self, self.space, None, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Supernet:
         """Read what `save` wrote; the supernet comes back in evaluation mode."""
-        from deploynas.supernet.checkpoint import load_supernet
-
-        return load_supernet(path)
+        saved = read_checkpoint(Path(path))
+        if saved.architecture is not None:
+            raise InputError(f"{path} holds one network, expected a supernet", hint="`deploynas train` makes one")
+        supernet = cls(saved.space)
+        saved.fill(supernet)
+        return supernet

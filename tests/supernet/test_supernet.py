@@ -16,7 +16,7 @@ from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.supernet.batch_norm import recalibrate
-from deploynas.supernet.checkpoint import load_checkpoint, load_supernet, save_network, save_supernet
+from deploynas.supernet.checkpoint import load_checkpoint, save_network
 from deploynas.supernet.extraction import extract, insert, timm_model
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import architectures_of, path_sizes, paths_of, random_paths
@@ -240,15 +240,15 @@ def test_checkpoints_come_back_bit_for_bit(supernet, tmp_path):
     assert checkpoint.architecture == architecture
     assert torch.equal(checkpoint.model(images), model(images))
     with pytest.raises(InputError, match="expected a supernet"):
-        load_supernet(tmp_path / "n.safetensors")
+        Supernet.load(tmp_path / "n.safetensors")
 
 
 def test_weights_and_sidecar_of_different_runs_are_noticed(supernet, tmp_path):
-    save_supernet(supernet, tmp_path / "a.safetensors")
-    save_supernet(randomise(Supernet(supernet.space), seed=9), tmp_path / "b.safetensors")
+    supernet.save(tmp_path / "a.safetensors")
+    randomise(Supernet(supernet.space), seed=9).save(tmp_path / "b.safetensors")
     (tmp_path / "b.safetensors").replace(tmp_path / "a.safetensors")
     with pytest.raises(InputError, match="SHA-256 differs"):
-        load_supernet(tmp_path / "a.safetensors")
+        Supernet.load(tmp_path / "a.safetensors")
 
 
 def test_strides_that_timm_would_turn_into_dilation_are_refused(tmp_path):
