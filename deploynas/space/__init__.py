@@ -5,14 +5,20 @@ from __future__ import annotations
 from deploynas.blocks import Block, BlockConfig, Head, Part, Separable, Stem
 from deploynas.blocks.geometry import make_divisible
 from deploynas.space.architecture import Architecture, part_name
-from deploynas.space.structure import PRESETS, Ragged, Space, Stage
+from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
+from deploynas.space.structure import PRESETS, Space, Stage
 
 __all__ = [
     "PRESETS",
     "Architecture",
     "Block",
     "BlockConfig",
+    "Choice",
+    "Decisions",
+    "Depths",
+    "Group",
     "Head",
+    "Option",
     "Part",
     "Ragged",
     "Separable",

@@ -74,13 +74,13 @@ def test_the_same_command_measures_nothing_again(run, estimated, monkeypatch):
     assert first["block"] == second["block"]
 
 
-@pytest.mark.parametrize("method", ["separable", "bilinear", "quadratic", "mlp"])
+@pytest.mark.parametrize("method", ["bilinear", "coupled", "quadratic", "mlp"])
 def test_learned_methods_share_the_passes(run, method, tmp_path):
     out = tmp_path / "e.json"
     result = call("estimate", "--supernet", run, "--method", method, "--passes", 20, "--validate", 0, "--out", out,
                   "--json")  # fmt: skip
     assert json.loads(result.stdout)["method"] == method
-    assert json.loads(out.read_text())["kind"] == {"separable": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
+    assert json.loads(out.read_text())["kind"] == {"bilinear": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
 
 
 def test_a_path_an_image_scores_as_the_network_of_that_path(run):
