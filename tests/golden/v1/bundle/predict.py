@@ -1,0 +1,83 @@
+"""Classify images with the model beside this file. Needs onnxruntime, numpy and pillow, nothing else.
+
+    python predict.py IMAGE... [--model model.onnx] [--top 5] [--json]
+
+How an image becomes the network's input, and what its classes are called, is read from the model file itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from PIL import Image, UnidentifiedImageError
+
+
+def load(path: Path) -> tuple[Any, dict[str, Any], list[str]]:
+    """The session, the preprocessing and the labels of a model."""
+    session = onnxruntime.InferenceSession(str(path), providers=onnxruntime.get_available_providers())
+    properties = session.get_modelmeta().custom_metadata_map
+    return session, json.loads(properties["preprocessing"]), json.loads(properties["labels"])
+
+
+def preprocess(image: Image.Image, how: dict[str, Any]) -> np.ndarray:
+    """(channels, height, width), normalised."""
+    image = image.convert("L" if how["channels"] == 1 else "RGB")
+    height, width = how["height"], how["width"]
+    shorter = how["resize_shorter_side"]
+    if shorter is None:
+        if image.size != (width, height):
+            image = image.resize((width, height), Image.Resampling.BILINEAR)
+    else:
+        w, h = image.size
+        size = (shorter, int(shorter * h / w)) if w <= h else (int(shorter * w / h), shorter)
+        image = image.resize(size, Image.Resampling.BILINEAR)
+        left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+        image = image.crop((left, top, left + width, top + height))
+    pixels = np.asarray(image, np.float32).reshape(height, width, -1) / np.float32(255)
+    normalised = (pixels - np.float32(how["mean"])) / np.float32(how["std"])
+    return np.ascontiguousarray(normalised.transpose(2, 0, 1))
+
+
+def classify(session: Any, images: np.ndarray) -> np.ndarray:
+    """Probabilities, a row an image."""
+    logits = session.run(None, {session.get_inputs()[0].name: images})[0]
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Classify images with an exported network.")
+    parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE")
+    parser.add_argument("--model", type=Path, default=Path(__file__).with_name("model.onnx"))
+    parser.add_argument("--top", type=int, default=3, help="classes to print for each image")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
+    session, how, labels = load(options.model)
+    found: list[dict[str, Any]] = []
+    for path in options.images:
+        try:
+            with Image.open(path) as image:
+                odds = classify(session, preprocess(image, how)[None])[0]
+        except (OSError, UnidentifiedImageError) as error:
+            print(f"error: {path}: {error}", file=sys.stderr)
+            return 2
+        best = np.argsort(-odds)[: options.top]
+        found.append({"image": str(path), "classes": [{"label": labels[i], "p": float(odds[i])} for i in best]})
+    if options.json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    for item in found:
+        print(item["image"])
+        for guess in item["classes"]:
+            print(f"  {100 * guess['p']:5.1f} %  {guess['label']}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
