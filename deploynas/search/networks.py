@@ -27,8 +27,8 @@ class Networks:
 
     @classmethod
     def from_rows(cls, decisions: Decisions, rows: np.ndarray) -> Networks:
-        groups = decisions.groups
-        configs = np.zeros((len(rows), len(groups), max(len(group.choices) for group in groups)), dtype=np.int64)
+        groups, blocks = decisions.groups, max(len(group.choices) for group in decisions.groups)
+        configs = np.zeros((len(rows), len(groups), blocks), dtype=np.int64)
         for g, group in enumerate(groups):
             first = decisions.column(g, 0)
             configs[:, g, : len(group.choices)] = rows[:, first : first + len(group.choices)]

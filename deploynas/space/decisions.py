@@ -160,13 +160,17 @@ class Decisions:
 
     def draw(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """`n` rows, every decision uniform and independent (which is not uniform over networks)."""
-        depths, choices = [], []
-        for group in self.groups:
-            sizes = [len(choice.options) for choice in group.choices]
-            below = sizes[0] if len(set(sizes)) == 1 else np.array(sizes)
-            choices.append(rng.integers(below, size=(n, len(sizes))))
-            depths.append(rng.integers(len(group.depths), size=n))
-        return np.concatenate([np.stack(depths, axis=1), *choices], axis=1).astype(self.dtype)
+        rows = np.empty((n, self.columns), dtype=self.dtype)
+        for g, (group, first, below) in enumerate(zip(self.groups, self._first_columns, self._below, strict=True)):
+            rows[:, first : first + len(group.choices)] = rng.integers(below, size=(n, len(group.choices)))
+            rows[:, g] = rng.integers(len(group.depths), size=n)
+        return rows
+
+    @cached_property
+    def _below(self) -> tuple[int | np.ndarray, ...]:
+        """Of every group, the number of options of its choices: one number where all have the same."""
+        sizes = [[len(choice.options) for choice in group.choices] for group in self.groups]
+        return tuple(own[0] if len(set(own)) == 1 else np.array(own) for own in sizes)
 
     # -- rows -----------------------------------------------------------------------------------
 
