@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
-from deploynas.supernet.paths import block_choices, require_paths
+from deploynas.supernet.paths import block_choices
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
 
@@ -64,7 +64,7 @@ class Supernet(nn.Module):
                 block.sort_channels()
 
     def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
-        """Logits. `paths`: a row an image (`random_paths`, `paths_of`), or one architecture for all."""
+        """Logits. `paths`: a row of decisions for each image (`as_paths`), or one architecture for all."""
         x = self.bn1(self.conv_stem(images))
         if self.space.first:
             x = self.blocks[0](x)
@@ -81,10 +81,9 @@ class Supernet(nn.Module):
             architecture = paths or self._heaviest
             self.space.require_member(architecture)
             return [list(choice) for choice in architecture.choices]
-        require_paths(self.space, paths)
         if len(paths) != images:
             raise InputError(f"{images} images need as many paths, got {len(paths)}")
-        return block_choices(self.space, paths.cpu())
+        return block_choices(self.space, paths)
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
