@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from deploynas.accuracy.contributions import Contributions
-from deploynas.accuracy.registry import Estimand
+from deploynas.accuracy.registry import ESTIMANDS, Estimand, require_known
 from deploynas.space import Decisions
 
 ITERATIONS = 300  # at most, of the fixed point of the variances
@@ -24,6 +24,7 @@ ITERATIONS = 300  # at most, of the fixed point of the variances
 
 def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     """The same contributions with less noise; standard errors become posterior standard deviations."""
+    require_known("estimand", estimand, ESTIMANDS)
     decisions = found.space.decisions
     covariance = found.covariance if found.covariance is not None else np.diag(found.errors**2)
     own, back = _apart_from_depth(decisions, estimand)
