@@ -1,4 +1,4 @@
-"""Contributions after a few passes are mostly noise: what all of them together say about each (empirical Bayes).
+"""Contributions after a few passes are mostly noise, reduced by what they have in common (empirical Bayes).
 
 A configuration is an expansion ratio, a kernel and a squeeze-and-excitation ratio, and what a kernel is worth in one
 block says something about what it is worth in the next. So a contribution is taken to be a sum of effects: of its
