@@ -31,7 +31,9 @@ def layouts(draw) -> Decisions:
     return Decisions(tuple(groups))
 
 
-CELL = Decisions((Group("cell", (2,), choices_named(0, [2, 3])), Group("size", (1,), choices_named(1, [4]))))
+CELL = Decisions(
+    (Group("cell", (2,), choices_named(0, [2, 3])), Group("size", (1,), choices_named(1, [4]))), "group", "edge"
+)
 
 
 def test_the_layout_by_hand():
@@ -159,7 +161,7 @@ def test_rows_that_are_none_are_refused(rows, message):
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ([[0, 0]], "must have 2 lists, for cell to size, got 1"),
+        ([[0, 0]], "a network has 1 groups, expected 2"),
         ([[0], [0]], "cell has depth 1, allowed: 2"),
         ([[0, 3], [0]], r"choice 0\.1 has no option 3 \(0 to 2\)"),
     ],

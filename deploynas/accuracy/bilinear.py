@@ -78,7 +78,8 @@ class BilinearEstimator(StoredEstimator):
         }
 
     @classmethod
-    def _from_file(cls, space: Space, file: BilinearFile) -> BilinearEstimator:
+    def _from_file(cls, space: Space, file: EstimatorFile) -> BilinearEstimator:
+        assert isinstance(file, BilinearFile)
         errors = None
         if file.depth_se is not None and file.block_se is not None:
             errors = StandardErrors.checked(space, file.base_se or 0.0, file.depth_se, file.block_se)

@@ -1,15 +1,15 @@
-"""What every decision is worth, with a standard error, read off validation passes (METHODS: bilinear estimator).
+"""What every option is worth, with a standard error, read off validation passes (METHODS: bilinear estimator).
 
 `pooled` fits all contributions to all samples at once, every image with a difficulty of its own. `grouped`
-takes means of whoever made a decision. `per_decision` compares a pass that fixes a decision with one that fixes
-none, as the paper does. Standard errors are those of a new draw of paths *and* of images of the same kind:
+takes means over the samples that chose an option. `per_decision` compares a pass that fixes an option with one
+that fixes none, as the paper does. Standard errors are those of a new draw of paths *and* of images of the same kind:
 images are the clusters, so what images disagree about counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Contributions:
     def estimator(self) -> BilinearEstimator:
         depth, block = self.space.decisions.ragged(self.values)
         errors = StandardErrors.checked(self.space, self.base_se, *self.space.decisions.ragged(self.errors))
-        return replace(BilinearEstimator.from_arrays(self.space, self.base, depth, block), errors=errors)
+        return BilinearEstimator.from_arrays(self.space, self.base, depth, block, errors)
 
     def in_accuracy(self, accuracy: Contributions) -> Contributions:
         """These, of the log-likelihood, on the scale of accuracy: the weighted slope of one on the other.
@@ -128,9 +128,9 @@ def _demeaning(
 
 
 def grouped(space: Space, passes: Sequence[Pass], score: Score, estimand: Estimand, batch: int = 1) -> Contributions:
-    """Means over the samples that made a decision; `batch` images in a row share a path and are one sample.
+    """Means over the samples that chose an option; `batch` images in a row share a path and are one sample.
 
-    A decision that nobody made is worth nothing (or, for `paper`, what its depth is), with the error of a single
+    An option that no sample chose is worth nothing (or, for `paper`, what its depth is), with the error of a single
     sample.
     """
     require_known("estimand", estimand, ESTIMANDS)

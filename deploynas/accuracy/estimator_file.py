@@ -119,7 +119,7 @@ class StoredEstimator(ABC):
 
     @classmethod
     @abstractmethod
-    def _from_file(cls, space: Space, file: Any) -> Self:
+    def _from_file(cls, space: Space, file: EstimatorFile) -> Self:
         """From an instance of `File`; what the kinds share is filled in afterwards."""
 
     def save(self, path: str | Path) -> None:

@@ -61,7 +61,8 @@ class MLPEstimator(StoredEstimator):
         }
 
     @classmethod
-    def _from_file(cls, space: Space, file: MLPFile) -> MLPEstimator:
+    def _from_file(cls, space: Space, file: EstimatorFile) -> MLPEstimator:
+        assert isinstance(file, MLPFile)
         sizes = [len(space.decisions), *(len(b) for b in file.biases)]
         shapes = [(len(w), *{len(row) for row in w}) for w in file.weights]
         if shapes != list(itertools.pairwise(sizes)) or sizes[-1] != 1:

@@ -93,7 +93,8 @@ class QuadraticEstimator(StoredEstimator):
         }
 
     @classmethod
-    def _from_file(cls, space: Space, file: QuadraticFile) -> QuadraticEstimator:
+    def _from_file(cls, space: Space, file: EstimatorFile) -> QuadraticEstimator:
+        assert isinstance(file, QuadraticFile)
         if not len(file.first) == len(file.second) == len(file.value):
             raise InputError("`first`, `second` and `value` must have the same length")
         pairs = list(zip(file.first, file.second, file.value, strict=True))

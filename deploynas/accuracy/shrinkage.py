@@ -1,4 +1,4 @@
-"""Contributions after a few passes are mostly noise: what all of them together say about each (empirical Bayes).
+"""Contributions after a few passes are mostly noise, reduced by what they have in common (empirical Bayes).
 
 A configuration is an expansion ratio, a kernel and a squeeze-and-excitation ratio, and what a kernel is worth in one
 block says something about what it is worth in the next. So a contribution is taken to be a sum of effects: of its
@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from deploynas.accuracy.contributions import Contributions
-from deploynas.accuracy.registry import Estimand
+from deploynas.accuracy.registry import ESTIMANDS, Estimand, require_known
 from deploynas.space import Decisions
 
 ITERATIONS = 300  # at most, of the fixed point of the variances
@@ -24,6 +24,7 @@ ITERATIONS = 300  # at most, of the fixed point of the variances
 
 def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     """The same contributions with less noise; standard errors become posterior standard deviations."""
+    require_known("estimand", estimand, ESTIMANDS)
     decisions = found.space.decisions
     covariance = found.covariance if found.covariance is not None else np.diag(found.errors**2)
     own, back = _apart_from_depth(decisions, estimand)

@@ -52,7 +52,7 @@ class Exit:
 class Walk:
     """The worth of blocks 0, 1, ... of a stage, shared by the depths among its exits (shallowest first).
 
-    Eq. 3 needs one walk a stage. A learned form whose blocks are worth something else at every depth has one
+    Eq. 3 needs one walk per stage. A learned form whose blocks are worth something else at every depth has one
     walk for each depth.
     """
 

@@ -61,6 +61,8 @@ class Decisions:
     """All decisions of a space, numbered; see the module for the layout."""
 
     groups: tuple[Group, ...]
+    group_word: str = "stage"  # what people call a group, and a choice in it
+    choice_word: str = "block"
 
     # -- the layout -----------------------------------------------------------------------------
 
@@ -284,15 +286,15 @@ class Decisions:
         for group, rows in zip(self.groups, values, strict=True):
             wanted, found = [len(choice.options) for choice in group.choices], [len(row) for row in rows]
             if found != wanted:
-                raise InputError(f"{what}: {group.name} must have rows of {_listed(wanted)}, got {_listed(found)}")
+                expected = f"{len(wanted)} {self.choice_word}s of {_listed(wanted)} options"
+                raise InputError(f"{what}: {group.name} must be {expected}, got {len(found)} of {_listed(found)}")
             named = zip(group.choices, rows, strict=True)
             checked.append(tuple(_finite(row, f"{what} of {choice.name}", minimum) for choice, row in named))
         return tuple(checked)
 
     def _require_groups(self, values: Sequence, what: str) -> None:
         if len(values) != len(self.groups):
-            names = f"{self.groups[0].name} to {self.groups[-1].name}"
-            raise InputError(f"{what} must have {len(self.groups)} lists, for {names}, got {len(values)}")
+            raise InputError(f"{what} has {len(values)} {self.group_word}s, expected {len(self.groups)}")
 
 
 def _finite(row: Sequence[float], what: str, minimum: float | None) -> tuple[float, ...]:

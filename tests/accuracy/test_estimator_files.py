@@ -68,7 +68,7 @@ def test_a_quadratic_estimator_survives_its_file_and_predicts_its_form(tmp_path)
         ({"schema": "deploynas/other"}, "expected a file of schema"),
         ({"schema_version": 99}, "newer"),
         ({"space_hash": "0" * 16}, "another search space"),
-        ({"block": [[[0.0]]]}, "block must have 3 lists"),
+        ({"block": [[[0.0]]]}, "block has 1 stages"),
         ({"base": "high"}, "damaged: `base`"),
     ],
 )

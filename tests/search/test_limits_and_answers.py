@@ -46,8 +46,8 @@ def test_an_unknown_resource_is_refused():
     [
         ({"base": float("nan")}, "base must be finite"),
         ({"block": blocks(float("nan"))}, "must be finite"),
-        ({"block": blocks(0.0)[:1]}, "must have 2 lists, for stage 1 to stage 2, got 1"),
-        ({"block": [blocks(0.0)[0], blocks(0.0)[0]]}, "stage 2 must have rows of 2, 2, 2, got 3, 3"),
+        ({"block": blocks(0.0)[:1]}, "1 stages"),
+        ({"block": [blocks(0.0)[0], blocks(0.0)[0]]}, "stage 2 must be 3 blocks of 2, 2, 2 options, got 2 of 3, 3"),
         ({"depth": [[0.0], [0.0, 0.0]]}, "stage 1 must have 2 depths"),
     ],
 )
