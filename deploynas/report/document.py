@@ -74,7 +74,7 @@ class Round(BaseModel):
     architecture: str
 
 
-class Decision(BaseModel):
+class ChangeWorth(BaseModel):
     """What a decision was worth, and what it cost."""
 
     name: str
@@ -114,7 +114,7 @@ class ReportFile(BaseModel):
     rounds: list[Round] = []
     verification: dict[str, Any]
     calibration: dict[str, Any] | None = None
-    decisions: list[Decision] = []
+    decisions: list[ChangeWorth] = []
     estimator_validation: dict[str, Any] | None = None
     lineage: dict[str, Any] = {}
     versions: dict[str, Any] = {}

@@ -26,7 +26,7 @@ from deploynas.report.html import html
 from deploynas.report.markdown import markdown
 from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.evidence import Evidence, report_document
-from deploynas.shipping.images import calibration_part, open_batches, preprocessing, stream
+from deploynas.shipping.images import calibration_subset, open_batches, preprocessing, stream
 from deploynas.shipping.sources import KnownTable, Sources
 from deploynas.space.notation import to_text
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
@@ -156,7 +156,7 @@ def _export(network: Path, batches: Batches, device: Device, stage: Path, wishes
     calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
     int8 = None
     if calibration:
-        calibration_images = stream(batches, calibration_part(data, calibration.share))
+        calibration_images = stream(batches, calibration_subset(data, calibration.share))
         drop, opset = wishes.max_accuracy_drop, wishes.opset
         int8 = int8_file(
             checkpoint.model, architecture, metadata, fp32, validation, calibration_images, calibration, drop, opset

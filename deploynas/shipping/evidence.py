@@ -16,7 +16,7 @@ from deploynas.latency.hardware import versions
 from deploynas.latency.measure import measure_networks
 from deploynas.report.document import (
     BlockReport,
-    Decision,
+    ChangeWorth,
     MeasuredPoint,
     Point,
     PredictedMeasured,
@@ -267,14 +267,14 @@ def _calibration(shipped: Exported) -> dict[str, Any] | None:
     }
 
 
-def _decisions(estimator: Estimator | None, table: KnownTable | None) -> list[Decision]:
+def _decisions(estimator: Estimator | None, table: KnownTable | None) -> list[ChangeWorth]:
     """What depth, expansion, kernel and squeeze-and-excitation of each stage were worth, the largest first."""
     if not isinstance(estimator, BilinearEstimator):
         return []
     found = insights_of(estimator, table.table.block_ms if table else None)
     stages = [insight for insight in found if insight.place.startswith("stage")]
     return [
-        Decision(
+        ChangeWorth(
             name=f"{insight.place}, {insight.aspect} {insight.change}",
             accuracy=insight.gain,
             accuracy_se=insight.gain_se,

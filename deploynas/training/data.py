@@ -27,7 +27,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Some of the images of a source, by index."""
 
     images: Images
@@ -43,9 +43,9 @@ class Data:
 
     name: str
     classes: tuple[str, ...]
-    train: Part
-    validation: Part
-    test: Part | None
+    train: Subset
+    validation: Subset
+    test: Subset | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -115,7 +115,7 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{height}x{width} with {channels} channel{'s' if channels > 1 else ''}"
 
 
-def _split(images: Images) -> tuple[Part, Part]:
+def _split(images: Images) -> tuple[Subset, Subset]:
     """80/20, class by class, so that both parts have the same mix."""
     rng = np.random.default_rng(SPLIT_SEED)
     labels = images.labels.numpy()
@@ -128,11 +128,11 @@ def _split(images: Images) -> tuple[Part, Part]:
     if not len(np.concatenate(validation)):
         raise InputError("too few images to keep a fifth for validation", hint="at least 3 images a class")
     train_rows, validation_rows = (torch.from_numpy(np.sort(np.concatenate(p))) for p in (train, validation))
-    return Part(images, train_rows), Part(images, validation_rows)
+    return Subset(images, train_rows), Subset(images, validation_rows)
 
 
-def _whole(images: Images) -> Part:
-    return Part(images, torch.arange(len(images)))
+def _whole(images: Images) -> Subset:
+    return Subset(images, torch.arange(len(images)))
 
 
 def _moments(images: Images, rows: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

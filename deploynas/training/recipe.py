@@ -56,7 +56,7 @@ class Schedule(_Strict):
     validate_every_epochs: int = Field(default=1, ge=1)
 
 
-class OneShot(Schedule):
+class OneShotSchedule(Schedule):
     paths: Literal["multi", "single"] = "multi"  # a random sub-network an image, or a batch
     distillation: Distillation | None = None  # from w_h, on the same images
 
@@ -81,7 +81,7 @@ class Recipe(_Strict):
     checkpoint_every_s: float = Field(default=30, ge=0)
     augmentation: Augmentation = Augmentation()
     w_h: Schedule
-    w_star: OneShot
+    w_star: OneShotSchedule
     finetune: FineTuning = FineTuning()
     recalibration_images: int = Field(default=4000, ge=2)
     report_networks: int = Field(default=32, ge=2)  # random sub-networks measured at the end

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from deploynas.errors import DeployNASError, GateError, InputError
-from deploynas.export.calibration import METHODS, Calibration, activation_ranges
+from deploynas.export.calibration import RANGE_RULES, Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata, Preprocessing
 from deploynas.export.network_file import Fp32File, fp32_file, int8_file
@@ -119,7 +119,7 @@ def test_another_architecture_is_refused(tiny: Space, network: nn.Module) -> Non
         folded_weights(timm_model(tiny.smallest()), tiny.heaviest())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", RANGE_RULES)
 def test_ranges_lie_within_the_values_and_keep_zero(method: str, tiny: Space, exported: Fp32File) -> None:
     model = onnx.load_model_from_string(exported.content)
     widest = activation_ranges(model, images_of(tiny), "minmax")
@@ -140,7 +140,7 @@ def test_least_squares_cuts_off_what_costs_more_than_it_brings() -> None:
 
 
 @pytest.mark.parametrize("per_channel", [True, False])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", RANGE_RULES)
 def test_eight_bits_follow_fp32(
     method: str, per_channel: bool, tiny: Space, network: nn.Module, exported: Fp32File
 ) -> None:
