@@ -67,7 +67,9 @@ class Batches:
     def steps_per_epoch(self, batch: int) -> int:
         return max(1, len(self.data.train) // batch)
 
-    def train(self, batch: int, first_step: int, last_step: int, seed: int, share: BatchShare) -> Iterator[LabelledImages]:
+    def train(
+        self, batch: int, first_step: int, last_step: int, seed: int, share: BatchShare
+    ) -> Iterator[LabelledImages]:
         """Steps first_step..last_step-1 of training; the images of an epoch are a permutation of them all."""
         subset, per_epoch = self.data.train, self.steps_per_epoch(batch)
         drawn = _StepImages(subset, batch, per_epoch, seed, share)

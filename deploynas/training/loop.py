@@ -188,6 +188,7 @@ class _Loop:
         last = epoch == self.schedule.epochs
         if self.validate and self.processes.first and (last or epoch % self.schedule.validate_every_epochs == 0):
             record["validation_accuracy"] = self.validate(self.averaged.eval())
+            self.trainee.model.train()  # without averaging it is the network that was just validated
         self.metrics.add(self.place.phase, self.step, **record)
 
     def _save(self) -> None:
