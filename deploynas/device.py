@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from deploynas.errors import InputError
-from deploynas.files import content_hash, read_yaml
+from deploynas.files import content_hash, known_only, read_yaml
 
 # short name: (the runtime's name, the package that carries it)
 PROVIDERS = {
@@ -117,7 +117,7 @@ class Device(_Strict):
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Device:
         """From what a generated file says of it; keys that a newer deploynas added are left out."""
-        return cls.model_validate(_known_only(cls, record))
+        return cls.model_validate(known_only(cls, record))
 
     @property
     def provider_name(self) -> str:
@@ -140,20 +140,9 @@ class Device(_Strict):
         return content_hash({**what, **unusual, "provider": self.provider_name})
 
 
-def _known_only(model: type[BaseModel], record: dict[str, Any]) -> dict[str, Any]:
-    """The record without keys that the model does not know, at every level."""
-    known = {field.alias or name: field for name, field in model.model_fields.items()}
-    kept = {key: value for key, value in record.items() if key in known}
-    for key, value in kept.items():
-        inner = known[key].annotation
-        if isinstance(value, dict) and isinstance(inner, type) and issubclass(inner, BaseModel):
-            kept[key] = _known_only(inner, value)
-    return kept
-
-
 # a device as a field of a generated file
 RecordedDevice = Annotated[
-    Device, BeforeValidator(lambda found: _known_only(Device, found) if isinstance(found, dict) else found)
+    Device, BeforeValidator(lambda found: known_only(Device, found) if isinstance(found, dict) else found)
 ]
 
 

@@ -190,6 +190,17 @@ def _validation_errors(data: dict, model: type[Model]) -> Sequence[ErrorDetails]
     return []
 
 
+def known_only(model: type[pydantic.BaseModel], record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a generated file without keys that a strict model does not know, at every level."""
+    known = {field.alias or name: field for name, field in model.model_fields.items()}
+    kept = {key: value for key, value in record.items() if key in known}
+    for key, value in kept.items():
+        inner = _model_in(known[key].annotation)
+        if isinstance(value, dict) and inner is not None:
+            kept[key] = known_only(inner, value)
+    return kept
+
+
 def mistakes_of(error: pydantic.ValidationError) -> list[str]:
     """Every mistake of data that came from elsewhere than a file, one phrase each."""
     return [f"`{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()]

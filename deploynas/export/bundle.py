@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from pydantic import BaseModel, Field
 
 from deploynas import __version__
 from deploynas.errors import InputError
-from deploynas.files import now, parse_json, write_json
+from deploynas.files import now, parse_json, sha256_of, write_json
+from deploynas.provenance import Origin
 
 MANIFEST = "manifest.json"
 
@@ -23,13 +23,6 @@ class FileHash(BaseModel):
     path: str
     sha256: str
     size_bytes: int
-
-
-class Origin(BaseModel):
-    """A file that the bundle was made from."""
-
-    path: str
-    sha256: str
 
 
 class ManifestFile(BaseModel):
@@ -59,17 +52,10 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def origin(path: str | Path | None) -> Origin | None:
-    """A file by its path and hash; None where there is no such file."""
-    if path is None or not Path(path).is_file():
-        return None
-    return Origin(path=str(path), sha256=_sha256(Path(path)))
-
-
 def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: dict[str, Any]) -> None:
     """List everything in the folder; call it last."""
     files = [
-        FileHash(path=path.relative_to(folder).as_posix(), sha256=_sha256(path), size_bytes=path.stat().st_size)
+        FileHash(path=path.relative_to(folder).as_posix(), sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     ]
@@ -83,12 +69,8 @@ def check_manifest(folder: Path) -> ManifestFile:
     wrong = [
         file.path
         for file in manifest.files
-        if not (folder / file.path).is_file() or _sha256(folder / file.path) != file.sha256
+        if not (folder / file.path).is_file() or sha256_of(folder / file.path) != file.sha256
     ]
     if wrong:
         raise InputError(f"{folder}: {', '.join(wrong)} changed since the bundle was made", hint="export it again")
     return manifest
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

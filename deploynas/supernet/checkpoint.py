@@ -46,6 +46,7 @@ class Checkpoint:
     space: Space
     architecture: Architecture | None
     about: dict[str, Any] = field(default_factory=dict)
+    weights_sha256: str = ""
 
 
 def save_supernet(supernet: Supernet, path: str | Path, about: dict[str, Any] | None = None) -> None:
@@ -73,7 +74,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise InputError(f"{path}: its tensors are not those of the network that {path.stem}.json describes") from error
-    return Checkpoint(model.eval(), space, architecture, file.about)
+    return Checkpoint(model.eval(), space, architecture, file.about, file.weights_sha256)
 
 
 def load_supernet(path: str | Path) -> Supernet:

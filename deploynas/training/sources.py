@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from deploynas.errors import InputError
+from deploynas.files import content_hash
 from deploynas.training.idx import read_idx
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
@@ -53,6 +55,11 @@ class PixelImages:
     def name(self, index: int) -> str:
         return f"image {index}"
 
+    def content_hash(self) -> str:
+        digest = hashlib.sha256(self.pixels.contiguous().numpy().data)
+        digest.update(self.labels.numpy().tobytes())
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class FileImages:
@@ -70,6 +77,11 @@ class FileImages:
 
     def name(self, index: int) -> str:
         return self.files[index]
+
+    def content_hash(self) -> str:
+        """Of names and sizes: reading every file would take as long as an epoch."""
+        files = [(Path(*Path(file).parts[-2:]).as_posix(), Path(file).stat().st_size) for file in self.files]
+        return content_hash([files, self.labels.tolist()])
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,9 @@ class DatasetImages:
 
     def name(self, index: int) -> str:
         return f"{self.source}[{index}]"
+
+    def content_hash(self) -> str:
+        return content_hash([self.source, self.labels.tolist()])
 
 
 Images = PixelImages | FileImages | DatasetImages
