@@ -6,6 +6,7 @@ The public API, loaded on first use: importing deploynas itself imports nothing 
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 # `search` is a package of this name and the function in it. Once the package is loaded no later import of it
@@ -29,12 +30,27 @@ _HOMES = {
     "Limit": "deploynas.search.problem",
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
-    "finetune": "deploynas.training.finetune",
+    "train": "deploynas.pipeline.train",
+    "estimate": "deploynas.pipeline.estimate",
+    "finetune": "deploynas.pipeline.finetune",
+    "run": "deploynas.pipeline.run",
+    "RunFolder": "deploynas.pipeline.run_folder",
     "DeployNASError": "deploynas.errors",
 }
 _MODULES = ("graph",)
 
-__all__ = [*_HOMES, *_MODULES, "search"]
+__all__ = [*_HOMES, *_MODULES, "export", "search"]
+
+
+class _ExportPackage(ModuleType):
+    """The package `deploynas.export`, which is also the function of that name."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return importlib.import_module("deploynas.pipeline.export").export(*arguments, **options)
+
+
+export = importlib.import_module("deploynas.export")
+export.__class__ = _ExportPackage
 
 
 def __getattr__(name: str) -> Any:

@@ -7,14 +7,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from deploynas import __version__
+from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import now, parse_json, sha256_of, write_json
-from deploynas.provenance import Origin
+from deploynas.provenance import DataRecord, Origin
 
 MANIFEST = "manifest.json"
 
@@ -25,12 +26,19 @@ class FileHash(BaseModel):
     size_bytes: int
 
 
+class ManifestAbout(BaseModel):
+    """What the bundle is for."""
+
+    device: RecordedDevice | None = None
+    data: DataRecord | None = None
+
+
 class ManifestFile(BaseModel):
     schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
     schema_version: int = 1
     files: list[FileHash]
     lineage: dict[str, Origin | None]  # table, estimator, search, supernet, network
-    about: dict[str, Any] = {}
+    about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
     created: str = ""
 
@@ -52,15 +60,25 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: dict[str, Any]) -> None:
+def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout) -> None:
     """List everything in the folder; call it last."""
-    files = [
+    manifest = ManifestFile(files=_listed(folder), lineage=lineage, about=about, deploynas=__version__, created=now())
+    write_json(folder / MANIFEST, manifest.model_dump(by_alias=True, mode="json"))
+
+
+def refresh_manifest(folder: Path) -> None:
+    """After pages were written again: list what has changed, if anything has."""
+    manifest = parse_json(folder / MANIFEST, ManifestFile)
+    if manifest.files != _listed(folder):
+        write_manifest(folder, manifest.lineage, manifest.about)
+
+
+def _listed(folder: Path) -> list[FileHash]:
+    return [
         FileHash(path=path.relative_to(folder).as_posix(), sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     ]
-    manifest = ManifestFile(files=files, lineage=lineage, about=about, deploynas=__version__, created=now())
-    write_json(folder / MANIFEST, manifest.model_dump(by_alias=True))
 
 
 def check_manifest(folder: Path) -> ManifestFile:

@@ -22,13 +22,17 @@ from deploynas.space import Architecture, part_name
 def folded_weights(model: nn.Module, architecture: Architecture) -> dict[str, np.ndarray]:
     """What `graph.network(space, architecture, weights)` takes."""
     weights: dict[str, np.ndarray] = {}
-    for name, layer, norm in _layers(model, architecture):
-        weights[f"{name}/weight"], weights[f"{name}/bias"] = _fold(layer, norm)
+    another = InputError("the model is not a network of this architecture", hint=f"the architecture is {architecture}")
+    try:
+        for name, layer, norm in _layers(model, architecture):
+            weights[f"{name}/weight"], weights[f"{name}/bias"] = _fold(layer, norm)
+    except (AttributeError, IndexError) as error:  # a layer or a block is not there
+        raise another from error
     if architecture.space.head_hidden:  # timm's 1x1 convolution after pooling is a matrix product in the graph
         weights["head/hidden/weight"] = weights["head/hidden/weight"].reshape(architecture.space.head_hidden, -1)
     expected = weight_shapes(architecture.space, architecture)
     if {name: value.shape for name, value in weights.items()} != expected:
-        raise InputError("the model is not a network of this architecture", hint=f"the architecture is {architecture}")
+        raise another
     return weights
 
 

@@ -31,55 +31,64 @@ class Int8File:
     accuracy_drop: float  # below the fp32 file, on the same images
 
 
-def fp32_file(
-    model: nn.Module, architecture: Architecture, metadata: Metadata, validation: ImageStream, opset: int = OPSET
-) -> Fp32File:
+@dataclass(frozen=True)
+class TorchNetwork:
+    """What is exported: a timm model, which network of the space it is, and what its files say about themselves."""
+
+    model: nn.Module
+    architecture: Architecture
+    metadata: Metadata
+    opset: int = OPSET
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How 8 bits are made, and what they may cost."""
+
+    calibration: Calibration
+    images: ImageStream  # that ranges of activations come from
+    max_accuracy_drop: float = 0.01
+
+
+def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
+    architecture = network.architecture
     written = graph.network(
         architecture.space,
         architecture,
-        folded_weights(model, architecture),
+        folded_weights(network.model, architecture),
         batch=None,
-        opset=opset,
-        metadata=metadata.props("fp32"),
+        opset=network.opset,
+        metadata=network.metadata.props("fp32"),
     )
     content = written.SerializeToString()
-    return Fp32File(content, verify(model, content, validation))
+    return Fp32File(content, verify(network.model, content, validation))
 
 
-def int8_file(
-    model: nn.Module,
-    architecture: Architecture,
-    metadata: Metadata,
-    fp32: Fp32File,
-    validation: ImageStream,
-    calibration_images: ImageStream,
-    calibration: Calibration,
-    max_accuracy_drop: float,
-    opset: int = OPSET,
-) -> Int8File:
+def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Quantisation) -> Int8File:
     """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
-    weights = folded_weights(model, architecture)
-    plain = graph.network(architecture.space, architecture, weights, batch=None, opset=opset)
+    architecture, calibration = network.architecture, how.calibration
+    weights = folded_weights(network.model, architecture)
+    plain = graph.network(architecture.space, architecture, weights, batch=None, opset=network.opset)
     written = graph.network(
         architecture.space,
         architecture,
         weights,
         batch=None,
         precision="int8",
-        ranges=activation_ranges(plain, calibration_images, calibration.method),
+        ranges=activation_ranges(plain, how.images, calibration.method),
         per_channel=calibration.per_channel,
-        opset=opset,
-        metadata=metadata.props("int8", calibration=vars(calibration)),
+        opset=network.opset,
+        metadata=network.metadata.props("int8", calibration),
     )
     content = written.SerializeToString()
     check(content)
     accuracy = onnx_accuracy(content, validation)
     drop = fp32.verification.onnx_accuracy - accuracy
-    if drop > max_accuracy_drop:
+    if drop > how.max_accuracy_drop:
         raise GateError(
             f"in 8 bits the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
-            f"more than the {100 * max_accuracy_drop:g} that are allowed",
+            f"more than the {100 * how.max_accuracy_drop:g} that are allowed",
             hint="another --calibration-method, a larger --calibration-share, or --max-accuracy-drop",
         )
-    return Int8File(content, calibration, sum(len(y) for _, y in calibration_images()), accuracy, drop)
+    return Int8File(content, calibration, sum(len(y) for _, y in how.images()), accuracy, drop)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,7 @@ class Data:
             std=list(self.std),
         )
 
+    @cached_property
     def content_hash(self) -> str:
         """Changes with the images: their pixels where they are in memory, the names and sizes of files where not."""
         images = {id(s.images): s.images for s in (self.train, self.validation, self.test) if s is not None}

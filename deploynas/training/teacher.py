@@ -68,6 +68,12 @@ def load_teacher(text: str, space: Space, data: Data) -> Teacher:
     return teacher
 
 
+def teacher_hash(text: str) -> str:
+    """Names a teacher by its weights without loading it; those that timm keeps go by their name."""
+    file = text if not text.startswith("timm:") else text.split(":", 2)[2] if text.count(":") > 1 else None
+    return text if file is None else sha256_of(Path(file).with_suffix(".safetensors") if file == text else Path(file))
+
+
 def _timm_teacher(name: str, file: str | None, space: Space, data: Data) -> Teacher:
     if not timm.is_model(name):
         similar = ", ".join(timm.list_models(f"*{name.split('_')[0]}*")[:5])

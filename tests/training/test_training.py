@@ -61,7 +61,7 @@ def reference(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reference")
     (folder / "tiny.yaml").write_text(SPACE)
     subprocess.run([sys.executable, *command(folder / "tiny.yaml", folder / "run")], env=environment(), check=True)
-    return folder / "run"
+    return folder / "run" / "supernet"
 
 
 def test_a_run_leaves_checkpoints_metrics_and_no_state(reference):
@@ -114,27 +114,27 @@ def test_kill_9_at_random_moments(reference, space_file, tmp_path):
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=0")]
     for _ in range(2):
         process = subprocess.Popen(run, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not (tmp_path / "run" / "state.json").exists():
+        while process.poll() is None and not (tmp_path / "run" / "supernet" / "state.json").exists():
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 1))
         process.kill()
         process.wait()
     subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    assert weights(tmp_path / "run") == weights(reference)
+    assert weights(tmp_path / "run" / "supernet") == weights(reference)
 
 
 def test_ctrl_c_saves_the_step_in_hand(reference, space_file, tmp_path):
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=1000")]
     process = subprocess.Popen(run, env=environment(), stderr=subprocess.PIPE, text=True)
-    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics = tmp_path / "run" / "supernet" / "metrics.jsonl"
     while process.poll() is None and not metrics.exists():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert read_state(tmp_path / "run")[0].step >= 10
+    assert read_state(tmp_path / "run" / "supernet")[0].step >= 10
     subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    assert weights(tmp_path / "run") == weights(reference)
+    assert weights(tmp_path / "run" / "supernet") == weights(reference)
 
 
 def test_a_finished_run_is_reported_and_other_settings_are_refused(space, recipe, reference):
@@ -201,10 +201,10 @@ def test_two_processes_have_the_loss_curve_of_one(reference, space_file, tmp_pat
     )
     alone, together = (
         [r["train_loss"] for r in read(folder / "metrics.jsonl") if "train_loss" in r]
-        for folder in (reference, tmp_path / "run")
+        for folder in (reference, tmp_path / "run" / "supernet")
     )
     assert together == pytest.approx(alone, rel=0.02)
-    assert load_checkpoint(tmp_path / "run" / "w_star.safetensors").about["processes"] == 2
+    assert load_checkpoint(tmp_path / "run" / "supernet" / "w_star.safetensors").about["processes"] == 2
 
 
 def test_a_batch_that_processes_cannot_share_is_refused():
@@ -238,7 +238,7 @@ def test_polite_kills_are_only_noted_while_training():
 
 def test_json_on_stdout_is_one_document(space_file, reference):
     done = subprocess.run(
-        [sys.executable, *command(space_file, reference)],
+        [sys.executable, *command(space_file, reference.parent)],
         env=environment(),
         check=True,
         capture_output=True,

@@ -8,15 +8,9 @@ from deploynas.export.metadata import Preprocessing
 from deploynas.export.verification import ImageStream
 from deploynas.space import Space
 from deploynas.training.batches import Batches
-from deploynas.training.data import Data, Subset, load_data
-from deploynas.training.recipe import Augmentation
+from deploynas.training.data import Data, Subset
 
 SEED = 0  # of the choice of calibration images
-
-
-def open_batches(data: str, space: Space) -> Batches:
-    """For evaluation only: nothing is augmented."""
-    return Batches(load_data(data, space), space, Augmentation())
 
 
 def stream(batches: Batches, subset: Subset) -> ImageStream:
