@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash
@@ -88,7 +89,7 @@ class FileImages:
 class DatasetImages:
     """Items of a timm data set."""
 
-    dataset: Any
+    dataset: Dataset
     source: str
     labels: Tensor
     pixels: None = None
@@ -255,14 +256,14 @@ def timm_dataset(name: str, root: str) -> Source:
     """Anything that `timm.data.create_dataset` opens and that can be indexed."""
     from timm.data import create_dataset
 
-    def part(split: str) -> Any:
+    def part(split: str) -> Dataset:
         try:
             return create_dataset(name, root=root or None, split=split)
         except (ImportError, AssertionError, KeyError, OSError, RuntimeError, ValueError) as error:
             raise InputError(f"timm cannot open `{name}` ({split}): {error}") from error
 
     train, test = part("train"), part("validation")
-    if not hasattr(train, "__getitem__") or not hasattr(train, "__len__"):
+    if isinstance(train, IterableDataset):
         raise InputError(f"`{name}` can only be streamed", hint="unpack it to folders and use --data folder:DIR")
     names = tuple(str(c) for c in getattr(train, "classes", ()))
     images = _of_dataset(train, name)
@@ -270,11 +271,11 @@ def timm_dataset(name: str, root: str) -> Source:
     return Source(classes, images, None, _of_dataset(test, name))
 
 
-def _of_dataset(dataset: Any, name: str) -> DatasetImages:
+def _of_dataset(dataset: Dataset, name: str) -> DatasetImages:
     labels = getattr(dataset, "targets", None)
-    if labels is None and hasattr(dataset, "reader"):
-        samples = getattr(dataset.reader, "samples", None)
+    if labels is None:
+        samples = getattr(getattr(dataset, "reader", None), "samples", None)
         labels = [label for _, label in samples] if samples else None
     if labels is None:
-        labels = [dataset[i][1] for i in range(len(dataset))]
+        labels = [dataset[i][1] for i in range(len(dataset))]  # type: ignore[arg-type]
     return DatasetImages(dataset, name, torch.as_tensor(labels))
