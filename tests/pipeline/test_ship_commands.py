@@ -8,11 +8,22 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
 from deploynas.cli import main
+from deploynas.costs import Costs
 from deploynas.export.bundle import check_manifest
+from deploynas.files import sha256_of
+from deploynas.pipeline.run_folder import RunFolder
 from deploynas.report.document import ReportFile
+from deploynas.search.result_file import SearchFile
+from deploynas.space import Space
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.network import Supernet
+from deploynas.training.checkpoint_record import CheckpointRecord
 
 FAST = ["--set", "finetune.epochs=1", "--set", "finetune.batch=500", "--set", "recalibration_images=500"]
 
@@ -107,23 +118,126 @@ def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) ->
     assert other.code == 2 and "other settings" in other.err
 
 
+RUN = ["w_h.epochs=1", "w_h.batch=500", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=500"]
+RUN += ["w_star.warmup_epochs=0", "report_networks=2"]
+RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", *FAST]
+RUN_OPTIONS += [part for change in RUN for part in ("--set", change)]
+
+
 def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_path: Path) -> None:
-    tiny = ["w_h.epochs=1", "w_h.batch=500", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=500"]
-    tiny += ["w_star.warmup_epochs=0", "report_networks=2"]
-    options = ["--space", "mini.yaml", "--device", "quick.yaml:1000", "--passes", "2", "--validate", "0", *FAST]
-    options += [part for change in tiny for part in ("--set", change)]
-    first = deploynas("run", *options)
+    """The budgets are those of the device file, and the files lie where the single commands look for them."""
+    space = Space.load(tmp_path / "mini.yaml")
+    allowed = (Costs.of(space, space.smallest()).params + Costs.of(space, space.heaviest()).params) // 2
+    budgets = f"budgets: {{latency_ms: 1000, params: {allowed}}}\n"
+    (tmp_path / "quick.yaml").write_text((tmp_path / "quick.yaml").read_text() + budgets)
+    first = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
     assert first.code == 0, first.err
-    assert "report.html" in first.err
-    stamp = (tmp_path / "runs" / "mini" / "bundles" / "quick" / "manifest.json").read_bytes()
-    second = deploynas("run", *options)
-    assert second.code == 0, second.err
-    assert "made from the same inputs" in second.err
-    assert (tmp_path / "runs" / "mini" / "bundles" / "quick" / "manifest.json").read_bytes() == stamp
+    run = RunFolder.of_space("mini")
+    report = ReportFile.load(run.bundle("quick"))
+    assert report.budget_ms == 1000 and report.params <= allowed
+    stamp = (run.bundle("quick") / "manifest.json").read_bytes()
+    second = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    assert second.code == 0 and second.err.count("made from the same inputs") == 5
+    assert (run.bundle("quick") / "manifest.json").read_bytes() == stamp
+
+    # an export that is done again alone still tells what the search had tried
+    (run.bundle("quick") / "model.onnx").unlink()
+    third = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    assert third.code == 0 and third.err.count("made from the same inputs") == 4
+    again = ReportFile.load(run.bundle("quick"))
+    assert len(again.rounds) == len(report.rounds) >= 2 and again.rounds[0] == report.rounds[0]
+
+    # what the single commands find by default
+    table = f"{run.device('quick').table}:1000"
+    found = deploynas("search", "--estimator", str(run.estimator), "--latency", table, "-o", "found.json")
+    assert found.code == 0 and "next: deploynas finetune found.json --supernet runs/mini" in found.err
+    tuned = deploynas("finetune", "found.json", *FAST)
+    assert tuned.code == 0, tuned.err
+    trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[6:])
+    assert trained.code == 0 and "already trained" in trained.err
+
+
+def test_a_network_is_not_taken_for_that_of_other_weights(fine_tuned, tmp_path: Path) -> None:
+    """After the supernet has changed: not reused, and a bundle of it states the weights it really inherited."""
+    inherited = sha256_of(tmp_path / "w_star.safetensors")
+    about = load_checkpoint(tmp_path / "w_star.safetensors").about
+    torch.manual_seed(7)
+    Supernet(Space.load(tmp_path / "mini.yaml")).save(tmp_path / "w_star.safetensors", about)
+    assert sha256_of(tmp_path / "w_star.safetensors") != inherited
+    again = fine_tuned("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST)
+    assert again.code == 2 and "other settings" in again.err
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000")
+    assert done.code == 0, done.err
+    stated = check_manifest(tmp_path / "bundles" / "quick").lineage["supernet"]
+    assert stated is not None and stated.sha256 == inherited
+    slow = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1e-6")
+    assert slow.code == 3 and "changed since" in slow.err and "the supernet" in slow.err
+
+
+def test_a_device_that_allows_less_is_a_gate(fine_tuned, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text((tmp_path / "quick.yaml").read_text() + "budgets: {params: 10}\n")
+    done = fine_tuned("export", "found", "--device", "small.yaml", "--max-latency-ms", "1000")
+    assert done.code == 3 and "params" in done.err and "allowed are 10" in done.err
+    assert not (tmp_path / "bundles" / "quick").exists()
+
+
+def test_any_network_of_a_frontier_can_be_picked(deploynas, tmp_path: Path) -> None:
+    table = ["--estimator", "estimator.json", "--latency", "table.json"]
+    assert deploynas("search", *table, "--frontier", "-o", "front.json").code == 0
+    points = SearchFile.load(tmp_path / "front.json").frontier
+    assert len(points) > 3
+    done = deploynas("finetune", "front.json", "--pick", "3", "--supernet", ".", *FAST, "--json")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["architecture"] == points[2].architecture and answer["network"].startswith("front-3")
+    beyond = deploynas("finetune", "front.json", "--pick", str(len(points) + 1), "--supernet", ".", *FAST)
+    assert beyond.code == 2 and f"has {len(points)} networks" in beyond.err
+
+
+def test_w_h_is_not_taken_for_the_supernet(deploynas) -> None:
+    for command in (["estimate", "--passes", "1"], ["finetune", "--architecture", "x"]):
+        refused = deploynas(*command, "--supernet", "w_h.safetensors")
+        assert refused.code == 2 and "is w_h" in refused.err and "w_star.safetensors" in refused.err
+
+
+def test_nothing_that_leaves_the_machine_says_where_the_data_lie(deploynas, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = tmp_path / "secret-place" / "images"
+    for label in range(10):
+        (images / f"class{label}").mkdir(parents=True)
+        for i in range(5):
+            pixels = rng.integers(256, size=(28, 28), dtype=np.uint8)
+            Image.fromarray(pixels).save(images / f"class{label}" / f"{i}.png")
+    space = Space.load(tmp_path / "mini.yaml")
+    for name in ("w_h", "w_star"):
+        Supernet(space).save(tmp_path / f"{name}.safetensors", {})
+    data, small = f"folder:{images}", ["--set", "finetune.batch=20"]
+    smallest = ["--architecture", str(space.smallest()), "--supernet", str(tmp_path), "-o", "tuned"]
+    tuned = deploynas("finetune", *smallest, "--data", data, *FAST, *small)
+    assert tuned.code == 0, tuned.err
+    record = CheckpointRecord.read(tmp_path / "tuned" / "network.safetensors")
+    assert record.data.name == "folder" and record.data_place == "../secret-place/images"
+    done = deploynas("export", "tuned", "--device", "quick.yaml", "--max-latency-ms", "1000", "--triton")
+    assert done.code == 0, done.err
+    for path in (tmp_path / "bundles").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert b"secret-place" not in content and str(tmp_path).encode() not in content, path
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--solver", "magic"], ["--max-params", "-1"], ["--target-se", "2"], ["--device", "cpu-1t:soon"]]
+    "wrong",
+    [
+        ["--solver", "magic"],
+        ["--max-params", "-1"],
+        ["--target-se", "2"],
+        ["--device", "cpu-1t:soon"],
+        ["--device", "cpu-1t:0"],
+        ["--device", "cpu-1t:-2"],
+        ["--max-latency-ms", "0"],
+        ["--max-latency-ms", "-1"],
+        ["--device", "cpu-1t", "--device", "cpu-1t:3"],
+    ],
 )
 def test_run_finds_a_mistake_before_it_begins(deploynas, tmp_path: Path, wrong: list[str]) -> None:
     outcome = deploynas("run", "--out", "begun", *wrong)
