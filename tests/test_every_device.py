@@ -39,7 +39,7 @@ def test_a_key_that_nobody_knows_is_refused_in_the_file_and_ignored_in_a_record(
     content = yaml.safe_load(path.read_text())
     changed = {**content, "colour": "red", "effort": {**content.get("effort", {}), "mood": "good"}}
     (tmp_path / path.name).write_text(yaml.safe_dump(changed))
-    with pytest.raises(InputError, match="`effort.mood` is an unknown key") as refused:
+    with pytest.raises(InputError, match=r"`effort\.mood` is an unknown key") as refused:
         Device.load(tmp_path / path.name)
     assert "`colour` is an unknown key" in refused.value.message
     assert "known keys in `effort`: `workers`" in (refused.value.hint or "")

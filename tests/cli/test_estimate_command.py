@@ -134,6 +134,11 @@ def test_search_reranks_by_measured_accuracy(run, estimated, tmp_path):
         call("search", "--estimator", estimated, "--max-params", 1e6, "--rerank", run)
 
 
-def test_search_says_how_far_to_trust_the_estimator(estimated):
-    result = call("search", "--estimator", estimated, "--max-params", 1e6)
-    assert "unseen networks" in result.stderr or "not validated" in result.stderr
+def test_search_says_how_far_to_trust_the_estimator(estimated, tmp_path):
+    """The figures are those of the estimator's file; without them it says that there are none."""
+    file = json.loads(estimated.read_text())
+    for tau, said in ((0.25, "Kendall tau 0.25"), (None, "not validated")):
+        validation = {**file["validation"], "kendall_tau": tau, "kendall_tau_interval": None, "networks": 12}
+        (tmp_path / "e.json").write_text(json.dumps({**file, "validation": validation}))
+        result = call("search", "--estimator", tmp_path / "e.json", "--max-params", 1e6)
+        assert said in result.stderr and ("12 unseen networks" in result.stderr) == (tau is not None)
