@@ -26,7 +26,7 @@ from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Lesson, Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
@@ -150,14 +150,14 @@ class _Run:
 
     def _fit(self, model: nn.Module) -> nn.Module:
         recipe, schedule = self.recipe, self.recipe.finetune
-        place = Place(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device))
         objective = Plain(schedule.label_smoothing, self.teacher, schedule.distillation)
 
         def validate(m: nn.Module) -> float:
             return accuracy(m, self.batches, self.batches.data.validation)
 
-        return fit(model, Lesson(objective, self.batches, schedule, validate), place, machine, self.on_progress)
+        return fit(model, Lesson(objective, self.batches, schedule, validate), phase, machine, self.on_progress)
 
     def _measure(self, trained: nn.Module) -> dict[str, float | None]:
         recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images)

@@ -28,7 +28,7 @@ from deploynas.training.checkpoint_record import CheckpointRecord, SubnetworkAcc
 from deploynas.training.data import Data, load_data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Lesson, Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import OneShotPaths, Plain
@@ -184,9 +184,9 @@ class _Run:
     def _fit(self, name: str, model: nn.Module, lesson: Lesson, on_progress: OnProgress) -> Supernet:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
-        place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
-        trained = fit(model, lesson, place, machine, on_progress)
+        trained = fit(model, lesson, phase, machine, on_progress)
         assert isinstance(trained, Supernet)
         return trained
 
