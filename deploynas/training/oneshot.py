@@ -35,9 +35,9 @@ from deploynas.training.objectives import OneShotPaths, Plain
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
 
-Phase = Literal["w_h", "w_star"]
-W_H: Phase = "w_h"
-W_STAR: Phase = "w_star"
+PhaseName = Literal["w_h", "w_star"]
+W_H: PhaseName = "w_h"
+W_STAR: PhaseName = "w_star"
 Trained = tuple[Supernet, dict[str, float | SubnetworkAccuracy | list[float]]]  # weights, and what was measured
 W_H_SHARE = 0.45  # of the progress bar
 
@@ -126,7 +126,7 @@ class _Run:
         remove_state(self.folder)
         return training_result(self.folder, tuple(sorted(self.batches.skipped)), resumed)
 
-    def _phase(self, name: Phase, model: nn.Module, train: Callable[[nn.Module], Trained]) -> Supernet:
+    def _phase(self, name: PhaseName, model: nn.Module, train: Callable[[nn.Module], Trained]) -> Supernet:
         """Train and write one checkpoint, or read it if it is there; everyone gets the first process's."""
         there = self.group.share_bytes(b"x" if self._path(name).with_suffix(".json").exists() else None)
         if there is None:
