@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -59,7 +58,7 @@ class FineTuningTask:
     from_scratch: bool = False  # random weights: what inheriting is worth is the difference
     lineage: NetworkLineage = field(default_factory=NetworkLineage)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Everything that decides the outcome: other weights of the supernet make another network."""
         return {
             "data": self.data.describe().model_dump(),

@@ -49,6 +49,7 @@ class TrainingResult:
     subnetworks: SubnetworkAccuracy
     skipped: tuple[str, ...]  # files that could not be read
     resumed: bool  # nothing was left to do
+    first: bool = True  # of several processes only the first one measures, reads and writes
 
 
 def train_supernet(
@@ -122,7 +123,7 @@ class _Run:
         start.sort_channels()
         self._phase(W_STAR, start, lambda model: self._train_w_star(model, w_h))
         if not self.group.first:
-            return TrainingResult(self.folder, 0.0, _spread([0.0]), (), resumed)
+            return TrainingResult(self.folder, 0.0, _spread([0.0]), (), resumed, first=False)
         remove_state(self.folder)
         return training_result(self.folder, tuple(sorted(self.batches.skipped)), resumed)
 
