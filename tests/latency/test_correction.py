@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploynas.latency.correction import METHODS, FittedCorrection, IsolatedTable, fit, spread_out
+from deploynas.latency.correction import FORMS, FittedCorrection, IsolatedTable, fit, spread_out
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.space import Architecture, Space
 
@@ -38,7 +38,7 @@ def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.ran
     np.testing.assert_allclose(
         np.concatenate([np.ravel(s) for s in found_blocks]), np.concatenate([np.ravel(s) for s in blocks])
     )
-    assert set(found.held_out_error) == set(METHODS)
+    assert set(found.held_out_error) == set(FORMS)
 
 
 def test_without_networks_the_plain_sum_remains(tiny: Space, rng: np.random.Generator) -> None:
