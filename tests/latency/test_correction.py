@@ -76,7 +76,7 @@ def test_one_visit_says_nothing_about_its_error() -> None:
     assert relative_error([[1.0, 1.0]], "median") == float("inf")
 
 
-def test_calibration_networks_are_spread_out(rng: np.random.Generator) -> None:
+def test_correction_networks_are_spread_out(rng: np.random.Generator) -> None:
     """They say more about the terms of a correction than as many random ones."""
     space = Space.load("imagenet")
     chosen, drawn = spread_out(space, 30, rng), [space.sample(rng) for _ in range(30)]
