@@ -13,6 +13,7 @@ from deploynas.errors import InputError
 
 KINDS: dict[str, Kind] = {
     "ir": Kind("inverted_residual", "InvertedResidual"),
+    "er": Kind("fused_inverted_residual", "FusedInvertedResidual"),
 }
 DEFAULT_KIND = "ir"  # of files that do not say
 

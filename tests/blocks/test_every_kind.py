@@ -22,11 +22,13 @@ from deploynas.space import Architecture, Space
 from deploynas.supernet.elastic import INACTIVE
 from deploynas.supernet.extraction import extract, insert, timm_model
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.paths import as_paths
 from deploynas.supernet.searched_block import elastic_block
 
 # what a space file may list for each kind, small enough to try everything
 LISTS = {
     "ir": {"kind": "ir", "ratios": [1, 2.5], "kernels": [3, 5], "se": [0, 0.25]},
+    "er": {"kind": "er", "ratios": [1, 2.5], "kernels": [1, 3, 5], "se": [0, 0.25]},
 }
 PLACES = [
     Place(8, 16, 2, "relu", 7, 6),
@@ -194,3 +196,25 @@ def test_an_unknown_kind_is_an_error_everywhere(tmp_path: Path) -> None:
     (tmp_path / "kinds.yaml").write_text(text)
     with pytest.raises(InputError, match="kind"):
         Space.load(tmp_path / "kinds.yaml")
+
+
+def test_a_stage_may_mix_kinds(tmp_path: Path) -> None:
+    """Every network of a mixed space is timm's own, in the supernet, as ONNX, and along many paths at once."""
+    space = space_of(tmp_path, *KINDS)
+    assert space != space_of(tmp_path, "ir") and Space.from_description(space.describe()) == space
+    assert space.heaviest().config(0, 0).code == list(KINDS)[-1]
+    torch.manual_seed(0)
+    supernet = settle(Supernet(space))
+    networks = [space.sample(np.random.default_rng(seed)) for seed in range(8)]
+    assert {network.config(s, b).code for network in networks for s, b, _ in network.decisions()} == set(KINDS)
+    x = torch.randn(len(networks), 1, 12, 10)
+    together = supernet(x, as_paths(space.rows(networks)))
+    for i, network in enumerate(networks):
+        model = extract(supernet, network)
+        expected = model(x[i : i + 1])
+        torch.testing.assert_close(together[i : i + 1], expected, rtol=1e-4, atol=1e-4)
+        parts = space.parts(network)
+        written = graph.chain(parts, folded_weights(model, parts), graph.Form(None))
+        np.testing.assert_allclose(logits(written, x[i : i + 1]), expected.detach().numpy(), rtol=1e-3, atol=1e-4)
+        assert Architecture.parse(str(network), space) == network
+        assert Costs.of(space, network).params == sum(p.numel() for p in model.parameters())
