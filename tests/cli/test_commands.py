@@ -141,7 +141,7 @@ def test_an_unknown_key_is_answered_with_those_that_are_known_there(folder: Path
     inside = run(folder, "profile", "--space", "inside.yaml")
     assert "known keys in `stages`: `out`, " in inside.stderr and "`se`" in inside.stderr
     above = run(folder, "profile", "--space", "above.yaml")
-    assert "`stages` (`out`, " in above.stderr and "`se`)" in above.stderr
+    assert "`stages` (`out`, " in above.stderr and "`se`, `blocks`)" in above.stderr
 
 
 @pytest.mark.parametrize(("command", "resumes"), [("bench", False), ("profile", True)])

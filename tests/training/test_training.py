@@ -273,7 +273,7 @@ def test_every_step_is_taken_in_training_mode(space, tmp_path, ema_decay):
     schedule = Schedule(epochs=3, batch=4000, lr=0.01, ema_decay=ema_decay)
     lesson = loop.Lesson(objective, batches, schedule, validate=lambda model: float(not model.training))
     machine = loop.Machine(Processes(0, 1, torch.device("cpu")))
-    trained = loop.fit(Supernet(space), lesson, loop.Place(tmp_path, "w_h", "x", 0), machine)
+    trained = loop.fit(Supernet(space), lesson, loop.Phase(tmp_path, "w_h", "x", 0), machine)
     assert modes == [True] * 6 and not trained.training
     validated = [r["validation_accuracy"] for r in read(tmp_path / "metrics.jsonl") if "validation_accuracy" in r]
     assert validated == [1.0] * 3
