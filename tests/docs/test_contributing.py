@@ -56,7 +56,7 @@ def _apply(path: Path, change: str) -> None:
 
 @pytest.mark.parametrize("contract", ADDED)
 def test_the_contract_holds_for_the_example(tree: Path, contract: str) -> None:
-    command = [sys.executable, "-m", "pytest", contract, "-q", "-p", "no:cacheprovider", "-k", ADDED[contract]]
+    command = [sys.executable, "-m", "pytest", contract, "-p", "no:cacheprovider", "-k", ADDED[contract]]
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
