@@ -20,9 +20,8 @@ from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.files import now, write_json
 from deploynas.search.evolution import Evolution
 from deploynas.search.milp import Milp
-from deploynas.search.objective import Encoding
 from deploynas.search.problem import Limit, Problem
-from deploynas.space import Space
+from deploynas.space import Decisions, Space
 
 RESULTS = Path(__file__).parent / "results" / "coupled_estimators.json"
 
@@ -38,9 +37,9 @@ class Row:
     evolution_behind_points: float  # what evolution found is so much below what the integer form found
 
 
-def matrices(encoding: Encoding, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def matrices(decisions: Decisions, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Pair terms of three kinds over the encoding."""
-    size, alphas = encoding.size, encoding.alphas
+    size, alphas = len(decisions), decisions.alphas
     sparse = np.zeros((size, size))
     sparse[tuple(rng.integers(size, size=(2, 200)))] = rng.normal(0, 0.003, 200)
     bilinear = np.zeros((size, size))
@@ -59,13 +58,13 @@ def main() -> None:
     rows = made.estimator.block, made.estimator.depth
     linear = np.concatenate([np.ravel(part) for coefficients in rows for part in coefficients])
     results = []
-    for name, matrix in matrices(Encoding(space), np.random.default_rng(0)).items():
+    for name, matrix in matrices(space.decisions, np.random.default_rng(0)).items():
         estimator = QuadraticEstimator.from_arrays(space, 0.6, linear, matrix)
-        problem = Problem.of(space, estimator, [Limit(made.tables[0], budget)])
+        problem = Problem.build(space, estimator, [Limit(made.tables[0], budget)])
         milp_s, (milp,) = timed(lambda p=problem: Milp(time_limit_s=options.time_limit_s).solve(p))
         evolution_s, (evolved,) = timed(lambda p=problem: Evolution().solve(p))
         gap = None if milp.gap is None else 100 * milp.gap
-        behind = 100 * (milp.accuracy - evolved.accuracy)
+        behind = 100 * (milp.score - evolved.score)
         results.append(Row(name, len(estimator.value), milp_s, milp.optimal, gap, evolution_s, behind))
     print("| pair terms | products | milp | proven | gap (points) | evolution | evolution behind milp |")
     print("|---|---|---|---|---|---|---|")

@@ -22,14 +22,14 @@ from pathlib import Path
 import numpy as np
 
 from deploynas.accuracy.contributions import grouped
-from deploynas.accuracy.decisions import ESTIMANDS
-from deploynas.accuracy.estimation import Plan, contributions_of, learn
-from deploynas.accuracy.estimator_file import Estimator
-from deploynas.accuracy.samples import SCORES, Pass, Samples, means
+from deploynas.accuracy.estimation import EstimationSettings, contributions_of, learn
+from deploynas.accuracy.registry import ESTIMANDS, SCORES
+from deploynas.accuracy.samples import Pass, Samples, means
 from deploynas.accuracy.shrinkage import shrunk
 from deploynas.accuracy.validation import kendall, mean_error, noise_ceiling, spearman
 from deploynas.cli.supernet_input import open_one_shot
 from deploynas.report.charts import Line, line_chart
+from deploynas.space.coefficients import Estimator
 
 POOLED = (1, 2, 3, 4, 5, 6, 8, 16, 32, 64)
 SINGLE_PATH = (8, 16, 32, 64)
@@ -57,7 +57,7 @@ def main() -> None:
     arguments = parser.parse_args()
     start = time.monotonic()
     opened = open_one_shot(arguments.supernet)
-    samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder())
+    samples = Samples(opened.measure.supernet.space, opened.measure, opened.samples_folder())
     unseen = [samples.get("unseen", i) for i in range(arguments.unseen)]
     rows = [row(*found, unseen) for found in estimators(samples, arguments.only_pooled)]
     ceiling = noise_ceiling(unseen, np.random.default_rng(0))
@@ -70,7 +70,7 @@ def main() -> None:
         "noise_ceiling": ceiling.model_dump(),
         "seconds": round(time.monotonic() - start, 1),
         "rows": [asdict(r) for r in rows],
-        "per_decision_passes": 1 + len(samples.decisions),
+        "per_decision_passes": 1 + len(samples.space.decisions),
         "pooled_passes_for_per_decision_tau": pooled_passes_for_per_decision_tau(rows),
     }
     RESULTS.mkdir(exist_ok=True)
@@ -85,7 +85,7 @@ def estimators(samples: Samples, only_pooled: bool) -> Iterator[tuple[str, str, 
     for estimand in ESTIMANDS:
         for score in SCORES:
             for n in POOLED:
-                found = contributions_of(samples, Plan(estimand=estimand, score=score), image[:n])
+                found = contributions_of(samples, EstimationSettings(estimand=estimand, score=score), image[:n])
                 yield "pooled", estimand, score, n, shrunk(found, estimand).estimator()
                 yield "pooled, not shrunk", estimand, score, n, found.estimator()
     if only_pooled:
@@ -94,29 +94,28 @@ def estimators(samples: Samples, only_pooled: bool) -> Iterator[tuple[str, str, 
     for estimand in ESTIMANDS:
         for score in SCORES:
             for n in SINGLE_PATH:
-                plan = Plan(sampling="single-path", estimand=estimand, score=score)
+                plan = EstimationSettings(sampling="single-path", estimand=estimand, score=score)
                 yield "single-path", estimand, score, n, contributions_of(samples, plan, batch[:n]).estimator()
     for n in POOLED:
-        plain = grouped(samples.decisions, image[:n], "accuracy", "projection")
+        plain = grouped(samples.space, image[:n], "accuracy", "projection")
         yield "pooled, no image effects", "projection", "accuracy", n, plain.estimator()
     networks = [samples.get("network", i) for i in range(NETWORKS[-1])]
-    for method in ("separable", "bilinear", "quadratic", "mlp"):
+    for method in ("bilinear", "coupled", "quadratic", "mlp"):
         for score in SCORES:
             for n in NETWORKS:
-                learned = learn(samples.decisions, networks[:n], Plan(method=method, score=score))
+                learned = learn(samples.space, networks[:n], EstimationSettings(method=method, score=score))
                 yield f"learned {method}", "", score, n, learned
-    length = 1 + len(samples.decisions)
+    length = 1 + len(samples.space.decisions)
     passes = [samples.get("decision-paper", i) for i in range(length)]
     for score in SCORES:
-        plan = Plan(sampling="per-decision", estimand="paper", score=score)
+        plan = EstimationSettings(sampling="per-decision", estimand="paper", score=score)
         yield "per-decision", "paper", score, length, contributions_of(samples, plan, passes).estimator()
 
 
 def row(way: str, estimand: str, score: str, passes: int, estimator: Estimator, unseen: list[Pass]) -> Row:
-    from deploynas.accuracy.decisions import Decisions
-
-    decisions, measured = Decisions(estimator.space), means(unseen, "accuracy")
-    predicted = np.array([estimator.predict(decisions.architecture_of(p.paths[0])) for p in unseen])
+    measured = means(unseen, "accuracy")
+    networks = estimator.space.architectures(np.stack([p.paths[0] for p in unseen]))
+    predicted = np.array([estimator.predict(network) for network in networks])
     tau, rho = kendall(predicted, measured), spearman(predicted, measured)
     return Row(way, estimand, score, passes, tau or 0.0, rho or 0.0, mean_error(predicted, measured))
 

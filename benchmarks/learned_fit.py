@@ -18,7 +18,7 @@ import numpy as np
 
 from deploynas.accuracy.learned import fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
-from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.files import now, write_json
 from deploynas.space import Space
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--networks", type=int, default=5000)
     networks = parser.parse_args().networks
     space, rng = Space.load("imagenet"), np.random.default_rng(0)
-    size = encoding_size(space)
+    size = len(space.decisions)
     pairs = np.triu(rng.normal(0, 0.0003, (size, size)), 1)
     planted = QuadraticEstimator.from_arrays(space, 0.7, rng.normal(0, 0.002, size), pairs)
     seen, unseen = ([space.sample(rng) for _ in range(n)] for n in (networks, UNSEEN))

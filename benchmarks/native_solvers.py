@@ -1,7 +1,7 @@
 """The same problems handed to SCIP or CPLEX, when they are installed: formulation and solver told apart.
 
 `products` is the paper's formulation (alpha * beta, eqs. 3 and 5), `compact` the linear one of
-`deploynas.search.milp`. Neither solver is a dependency: `pip install pyscipopt` or `pip install cplex` (its
+`deploynas.search.integer_form`. Neither solver is a dependency: `pip install pyscipopt` or `pip install cplex` (its
 community edition is large enough).
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deploynas.search.milp import IntegerForm
-from deploynas.search.objective import Separable
+from deploynas.search.integer_form import IntegerForm
 from deploynas.search.problem import Problem
 from deploynas.space import Architecture
+from deploynas.space.coefficients import SeparableObjective
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Products:
 
     @classmethod
     def of(cls, problem: Problem) -> Products:
-        assert isinstance(problem.objective, Separable)
+        assert isinstance(problem.objective, SeparableObjective)
         (cost,) = problem.additive
         worth: list[float] = []
         rows, alpha, beta, pairs = [], [], [], []

@@ -114,11 +114,11 @@ def compare(instances: list[Instance], native_problems: int, native_limit_s: flo
     installed = native_solvers.installed() if native_problems else []
     natives = [(name, form) for name in installed for form in ("compact", "products")]
     tallies.update({f"{name}, {form}": Tally() for name, form in natives})
-    Milp().solve(Problem.of(instances[0].space, instances[0].estimator, [Limit("params", 1e9)]))  # imports scipy
+    Milp().solve(Problem.build(instances[0].space, instances[0].estimator, [Limit("params", 1e9)]))  # imports scipy
     asked = 0
     for i in instances:
         for budget in budgets(i.points):
-            problem = Problem.of(i.space, i.estimator, [Limit(i.tables[0], budget)])
+            problem = Problem.build(i.space, i.estimator, [Limit(i.tables[0], budget)])
             best = i.points.best(budget)
             assert best is not None
             for name, solver in solvers.items():
@@ -161,9 +161,9 @@ def harder(instances: list[Instance]) -> dict[str, list[float]]:
     for i in instances:
         times["frontier"].append(timed(lambda i=i: frontier(i.space, i.estimator, i.tables[0]))[0])
         for budget in budgets(i.points):
-            one = Problem.of(i.space, i.estimator, [Limit(i.tables[0], budget)])
+            one = Problem.build(i.space, i.estimator, [Limit(i.tables[0], budget)])
             times["top20"].append(timed(lambda p=one: Exact().solve(p, 20))[0])
-            three = Problem.of(i.space, i.estimator, [Limit(table, 1.05 * budget) for table in i.tables])
+            three = Problem.build(i.space, i.estimator, [Limit(table, 1.05 * budget) for table in i.tables])
             times["three_limits"].append(timed(lambda p=three: Exact().solve(p))[0])
         times["three_limits_top5"].append(timed(lambda p=three: Exact().solve(p, 5))[0])
     return times

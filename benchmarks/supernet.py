@@ -16,11 +16,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from deploynas.space import Space
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.paths import architectures_of, random_paths
+from deploynas.supernet.paths import as_paths
 
 ROUNDS = 7
 NAIVE_IMAGES = 16  # one image at a time takes long; its images a second do not depend on how many
@@ -47,7 +48,7 @@ def widened(space: Space, times: int) -> Space:
 def measure(space: Space, batch: int) -> dict[str, float]:
     """Median seconds of a step, an image: heaviest, multi-path, one sub-network at a time."""
     net = Supernet(space).to(memory_format=torch.channels_last).train()
-    generator = torch.Generator().manual_seed(0)
+    generator, rng = torch.Generator().manual_seed(0), np.random.default_rng(0)
     shape = (batch, space.in_channels, space.height, space.width)
     images = torch.randn(shape, generator=generator).contiguous(memory_format=torch.channels_last)
 
@@ -56,13 +57,13 @@ def measure(space: Space, batch: int) -> dict[str, float]:
         return batch
 
     def multi_path() -> int:
-        net(images, random_paths(space, batch, generator)).square().mean().backward()
+        net(images, as_paths(space.decisions.draw(batch, rng))).square().mean().backward()
         return batch
 
     def one_at_a_time() -> int:
         net.eval()  # a single image has no batch statistics
-        paths = random_paths(space, NAIVE_IMAGES, generator)
-        for i, architecture in enumerate(architectures_of(space, paths)):
+        rows = space.decisions.draw(NAIVE_IMAGES, rng)
+        for i, architecture in enumerate(space.architectures(rows)):
             net(images[i : i + 1], architecture).square().mean().backward()
         net.train()
         return NAIVE_IMAGES

@@ -6,11 +6,10 @@ The public API, loaded on first use: importing deploynas itself imports nothing 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# `search` is a package of this name and the function in it. Once the package is loaded no later import of it
-# or of its modules binds the name again, so the function, bound after it, stays.
-from deploynas.search import search
+if TYPE_CHECKING:  # the package is called like a function, and looks like one to a type checker
+    from deploynas.search import search as search
 
 __version__ = "0.1.0"
 
@@ -26,15 +25,16 @@ _HOMES = {
     "fit_bilinear": "deploynas.accuracy.learned",
     "fit_quadratic": "deploynas.accuracy.learned",
     "fit_mlp": "deploynas.accuracy.mlp",
+    "ask": "deploynas.space.coefficients",
     "Limit": "deploynas.search.problem",
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
     "finetune": "deploynas.training.finetune",
     "DeployNASError": "deploynas.errors",
 }
-_MODULES = ("graph",)
+_MODULES = ("graph", "search")  # `search` can be called, see `callable_module`
 
-__all__ = [*_HOMES, *_MODULES, "search"]
+__all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -210,8 +210,8 @@ def evolution(seed: int) -> Question:
 
     def ask(i: Instance) -> list:
         solver: Any = replace(load_solver("evolution", seed), generations=40)  # type: ignore[type-var]
-        problem = Problem.of(i.space, i.estimator, [i.limit(0.5), i.resource_limit("params", 0.6)])
-        return [[s.accuracy.hex(), listed(s.architecture)] for s in solver.solve(problem, 3)]
+        problem = Problem.build(i.space, i.estimator, [i.limit(0.5), i.resource_limit("params", 0.6)])
+        return [[s.score.hex(), listed(s.architecture)] for s in solver.solve(problem, 3)]
 
     return ask
 

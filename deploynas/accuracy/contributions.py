@@ -1,8 +1,8 @@
-"""What every decision is worth, with a standard error, read off validation passes (METHODS: bilinear estimator).
+"""What every option is worth, with a standard error, read off validation passes (METHODS: bilinear estimator).
 
 `pooled` fits all contributions to all samples at once, every image with a difficulty of its own. `grouped`
-takes means of whoever made a decision. `per_decision` compares a pass that fixes a decision with one that fixes
-none, as the paper does. Standard errors are those of a new draw of paths *and* of images of the same kind:
+takes means over the samples that chose an option. `per_decision` compares a pass that fixes an option with one
+that fixes none, as the paper does. Standard errors are those of a new draw of paths *and* of images of the same kind:
 images are the clusters, so what images disagree about counts.
 """
 
@@ -13,21 +13,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.decisions import Contrasts, Decisions, Estimand
-from deploynas.accuracy.samples import Pass, Score
+from deploynas.accuracy.bilinear import BilinearEstimator, StandardErrors
+from deploynas.accuracy.contrasts import Contrasts
+from deploynas.accuracy.registry import ESTIMANDS, Estimand, Score, require_known
+from deploynas.accuracy.samples import Pass
+from deploynas.space import Space
 
 CHUNK_ENTRIES = 2_000_000  # of the matrix of contrasts that is in memory at once
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """A value and a standard error for the base and, as vectors, for every decision.
+    """A value and a standard error for the base and, as vectors, for every option of every decision.
 
-    `covariance` is that of the decisions' errors, where the way of sampling makes them depend on each other.
+    `covariance` is that of the vector's errors, where the way of sampling makes them depend on each other.
     """
 
-    decisions: Decisions
+    space: Space
     base: float
     base_se: float
     values: np.ndarray
@@ -39,17 +41,9 @@ class Contributions:
         return float(self.errors.max())
 
     def estimator(self) -> BilinearEstimator:
-        depth, block = self.decisions.ragged(self.values)
-        depth_se, block_se = self.decisions.ragged(self.errors)
-        return BilinearEstimator.from_arrays(
-            self.decisions.space,
-            self.base,
-            depth,
-            block,
-            base_se=self.base_se,
-            depth_se=depth_se,
-            block_se=block_se,
-        )
+        depth, block = self.space.decisions.ragged(self.values)
+        errors = StandardErrors.checked(self.space, self.base_se, *self.space.decisions.ragged(self.errors))
+        return BilinearEstimator.from_arrays(self.space, self.base, depth, block, errors)
 
     def in_accuracy(self, accuracy: Contributions) -> Contributions:
         """These, of the log-likelihood, on the scale of accuracy: the weighted slope of one on the other.
@@ -61,7 +55,7 @@ class Contributions:
         spread = float((weights * self.values**2).sum())
         slope = float((weights * self.values * accuracy.values).sum()) / spread if spread > 0 else 0.0
         return Contributions(
-            self.decisions,
+            self.space,
             accuracy.base,
             accuracy.base_se,
             slope * self.values,
@@ -70,15 +64,15 @@ class Contributions:
         )
 
 
-def pooled(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
-    """Least squares over all samples of all passes, with a random effect an image (quasi-demeaning).
+def pooled(space: Space, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
+    """Least squares over all samples of all passes, with a random effect per image (quasi-demeaning).
 
     Paths are drawn independently of images, so the effect may be random instead of fixed: what images differ
     in is removed as far as their number of visits allows, and one visit each is no special case.
     """
-    contrasts = Contrasts(decisions, estimand)
+    contrasts = Contrasts(space.decisions, estimand)
     paths = np.stack([p.paths for p in passes], axis=1)  # (images, visits, columns)
-    y = np.stack([p.scores.of(score) for p in passes], axis=1)
+    y = np.stack([p.scores.values(score) for p in passes], axis=1)
     visits, chunk = y.shape[1], max(1, CHUNK_ENTRIES // (y.shape[1] * contrasts.size))
     total, between = (np.zeros((contrasts.size, contrasts.size)) for _ in range(2))
     total_y, between_y = np.zeros(contrasts.size), np.zeros(contrasts.size)
@@ -108,7 +102,7 @@ def pooled(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand:
     values = combine @ theta
     covariance = combine @ inverse @ meat @ inverse @ combine.T * len(y) / max(1, len(y) - 1)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0))
-    return Contributions(decisions, float(values[0]), float(errors[0]), values[1:], errors[1:], covariance[1:, 1:])
+    return Contributions(space, float(values[0]), float(errors[0]), values[1:], errors[1:], covariance[1:, 1:])
 
 
 def _visits(contrasts: Contrasts, paths: np.ndarray) -> np.ndarray:
@@ -133,38 +127,38 @@ def _demeaning(
     return 0.0 if of_means <= 0 else 1 - min(1.0, within / (visits * of_means)) ** 0.5
 
 
-def grouped(
-    decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand, batch: int = 1
-) -> Contributions:
-    """Means over the samples that made a decision; `batch` images in a row share a path and are one sample.
+def grouped(space: Space, passes: Sequence[Pass], score: Score, estimand: Estimand, batch: int = 1) -> Contributions:
+    """Means over the samples that chose an option; `batch` images in a row share a path and are one sample.
 
-    A decision that nobody made is worth nothing (or, for `paper`, what its depth is), with the error of a single
+    An option that no sample chose is worth nothing (or, for `paper`, what its depth is), with the error of a single
     sample.
     """
+    require_known("estimand", estimand, ESTIMANDS)
+    decisions = space.decisions
     starts = np.arange(0, len(passes[0].paths), batch)
     weights = np.diff([*starts, len(passes[0].paths)]).astype(float)
     groups = _Groups(
-        np.stack([np.add.reduceat(p.scores.of(score), starts) / weights for p in passes]),
+        np.stack([np.add.reduceat(p.scores.values(score), starts) / weights for p in passes]),
         np.tile(weights, (len(passes), 1)),
     )
     paths = np.stack([p.paths[starts] for p in passes])
     everyone = np.ones(paths.shape[:2], dtype=bool)
     values, errors = np.zeros(len(decisions)), np.full(len(decisions), float(groups.y.std()))
     for column, size in enumerate(decisions.sizes):
-        block = column - len(decisions.space.stages)
+        choice = column - len(decisions.groups)
         candidates = reference = everyone
-        if block >= 0:
-            stage, home = decisions.blocks[block][0], decisions.home[block]
-            candidates = paths[:, :, stage] == home if estimand == "paper" else paths[:, :, stage] >= home
+        if choice >= 0:
+            group, home = decisions.places[choice][0], decisions.home[choice]
+            candidates = paths[:, :, group] == home if estimand == "paper" else paths[:, :, group] >= home
             reference = everyone if estimand == "paper" else candidates
         for option in range(size):
             here = candidates & (paths[:, :, column] == option)
             index = decisions.starts[column] + option
             if here.sum() > 1:
                 values[index], errors[index] = groups.difference(here, reference)
-            elif block >= 0 and estimand == "paper":
-                values[index] = values[decisions.starts[stage] + home]
-    return Contributions(decisions, groups.mean(everyone), groups.error(groups.influence(everyone)), values, errors)
+            elif choice >= 0 and estimand == "paper":
+                values[index] = values[decisions.starts[group] + home]
+    return Contributions(space, groups.mean(everyone), groups.error(groups.influence(everyone)), values, errors)
 
 
 @dataclass(frozen=True)
@@ -192,22 +186,24 @@ class _Groups:
         return self.mean(here) - self.mean(reference), self.error(influence)
 
 
-def per_decision(decisions: Decisions, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
-    """The paper's way: rounds of 1 + len(decisions) passes, the first free, each other with a decision fixed.
+def per_decision(space: Space, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
+    """The paper's way: rounds of 1 + len(decisions) passes, the first free, each other with one option fixed.
 
     An image is compared with itself, so its own difficulty cancels.
     """
+    require_known("estimand", estimand, ESTIMANDS)
+    decisions = space.decisions
     length = 1 + len(decisions)
     rounds = len(passes) // length
     y = np.zeros((length, len(passes[0].scores.right)))
     for i, p in enumerate(passes[: rounds * length]):
-        y[i % length] += p.scores.of(score) / rounds
+        y[i % length] += p.scores.values(score) / rounds
     values, errors = np.zeros(len(decisions)), np.zeros(len(decisions))
-    for column, size in enumerate(decisions.sizes):
-        rows = slice(1 + decisions.starts[column], 1 + decisions.starts[column] + size)
-        is_block = column >= len(decisions.space.stages)
-        reference = y[rows].mean(0) if is_block and estimand == "projection" else y[0]
-        difference = y[rows] - reference
-        values[rows.start - 1 : rows.stop - 1] = difference.mean(1)
-        errors[rows.start - 1 : rows.stop - 1] = difference.std(1, ddof=1) / y.shape[1] ** 0.5
-    return Contributions(decisions, float(y[0].mean()), float(y[0].std(ddof=1)) / y.shape[1] ** 0.5, values, errors)
+    for column, where in enumerate(decisions.slices):
+        rows = y[1 + where.start : 1 + where.stop]
+        is_choice = column >= len(decisions.groups)
+        reference = rows.mean(0) if is_choice and estimand == "projection" else y[0]
+        difference = rows - reference
+        values[where] = difference.mean(1)
+        errors[where] = difference.std(1, ddof=1) / y.shape[1] ** 0.5
+    return Contributions(space, float(y[0].mean()), float(y[0].std(ddof=1)) / y.shape[1] ** 0.5, values, errors)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deploynas.accuracy.decisions import Decisions
-from deploynas.accuracy.estimator_file import Curve, Estimator
+from deploynas.accuracy.estimator_file import Curve
 from deploynas.accuracy.samples import Pass, Samples, means
 from deploynas.progress import OnProgress, silent
+from deploynas.space.coefficients import Estimator
 
 CLIMBS, STEPS = 4, 6  # climbs, and networks measured on each
 
@@ -24,13 +24,13 @@ def measure_curve(
     estimator: Estimator, samples: Samples, unseen: Sequence[Pass], on_progress: OnProgress = silent
 ) -> Curve:
     """From networks along climbs, and from random ones that were measured anyway."""
-    paths = [path for i in range(CLIMBS) for path in _climb(estimator, samples.decisions, i)]
+    paths = [path for i in range(CLIMBS) for path in _climb(estimator, i)]
     climbed = []
     for i, path in enumerate(paths):
         climbed.append(samples.network(path))
         on_progress((i + 1) / len(paths), f"network {i + 1} towards the best")
     everything = [*unseen, *climbed]
-    predicted = [estimator.predict(samples.decisions.architecture_of(p.paths[0])) for p in everything]
+    predicted = _predictions(estimator, np.stack([p.paths[0] for p in everything]))
     return fit_curve(predicted, means(everything, "accuracy"))
 
 
@@ -41,17 +41,22 @@ def fit_curve(predicted: Sequence[float], measured: Sequence[float] | np.ndarray
     return Curve(predicted=found.X_thresholds_.tolist(), measured=found.y_thresholds_.tolist())
 
 
-def _climb(estimator: Estimator, decisions: Decisions, seed: int) -> list[np.ndarray]:
+def _predictions(estimator: Estimator, rows: np.ndarray) -> list[float]:
+    return [estimator.predict(network) for network in estimator.space.architectures(rows)]
+
+
+def _climb(estimator: Estimator, seed: int) -> list[np.ndarray]:
     """From a random network to one that no single decision improves, decision by decision; `STEPS` of the way."""
     rng = np.random.default_rng((seed, 7))
+    decisions = estimator.space.decisions
     path = decisions.draw(1, rng)[0]
-    worth, way = estimator.predict(decisions.architecture_of(path)), [path]
+    worth, way = _predictions(estimator, path[None])[0], [path]
     stuck = 0
     while stuck < decisions.columns:
         for column in rng.permutation(decisions.columns):
             options = np.repeat(path[None], decisions.sizes[column], axis=0)
             options[:, column] = np.arange(decisions.sizes[column])
-            worths = [estimator.predict(decisions.architecture_of(option)) for option in options]
+            worths = _predictions(estimator, options)
             best = int(np.argmax(worths))
             stuck += 1
             if worths[best] > worth:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
-from deploynas.accuracy.decisions import ESTIMANDS, Decisions, Estimand
+from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
-from deploynas.accuracy.mlp import MLPEstimator, fit_mlp
-from deploynas.accuracy.quadratic import QuadraticEstimator
-from deploynas.accuracy.samples import SCORES, Pass, Samples, Score, means
+from deploynas.accuracy.mlp import fit_mlp
+from deploynas.accuracy.registry import (
+    ESTIMANDS,
+    ESTIMATION_METHODS,
+    SAMPLINGS,
+    SCORES,
+    Estimand,
+    Method,
+    Sampling,
+    Score,
+    require_known,
+)
+from deploynas.accuracy.samples import Pass, Samples, means
 from deploynas.accuracy.shrinkage import shrunk
 from deploynas.accuracy.validation import validate
 from deploynas.errors import InputError
 from deploynas.progress import OnProgress, silent
-
-Method = Literal["contributions", "separable", "bilinear", "quadratic", "mlp"]
-Sampling = Literal["pooled", "single-path", "per-decision"]
-METHODS: tuple[Method, ...] = ("contributions", "separable", "bilinear", "quadratic", "mlp")
-SAMPLINGS: tuple[Sampling, ...] = ("pooled", "single-path", "per-decision")
-AnyEstimator = BilinearEstimator | QuadraticEstimator | MLPEstimator
+from deploynas.space import Decisions, Space
 
 POOLED_PASSES, SINGLE_PATH_PASSES, NETWORKS = 32, 128, 500  # when nothing is asked for
 MAX_PASSES = 512  # towards a standard error that may be out of reach
@@ -33,11 +37,11 @@ REFIT_GROWTH = 1.25  # passes between two looks at the standard error
 
 
 @dataclass(frozen=True)
-class Plan:
+class EstimationSettings:
     """What to estimate and how. A pass is one visit of all validation images."""
 
-    method: Method = "contributions"
-    sampling: Sampling = "pooled"
+    method: Method = ESTIMATION_METHODS[0]
+    sampling: Sampling = SAMPLINGS[0]
     estimand: Estimand = ESTIMANDS[0]
     score: Score = SCORES[0]
     shrink: bool = True  # contributions: less noise, at the price of a bias towards what the others say
@@ -46,6 +50,10 @@ class Plan:
     unseen: int = 200  # networks to validate on; 0: do not
 
     def __post_init__(self) -> None:
+        require_known("method", self.method, ESTIMATION_METHODS)
+        require_known("sampling", self.sampling, SAMPLINGS)
+        require_known("estimand", self.estimand, ESTIMANDS)
+        require_known("score", self.score, SCORES)
         if self.passes is not None and self.passes < 1:
             raise InputError(f"passes must be at least 1, got {self.passes}")
         if self.target_se is not None and not 0 < self.target_se < 1:
@@ -58,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Estimate:
-    estimator: AnyEstimator
+    estimator: StoredEstimator
     passes: int
     largest_se: float | None  # of a contribution
 
@@ -67,97 +75,115 @@ class Estimate:
 
 
 def estimate(
-    samples: Samples, plan: Plan, provenance: dict[str, Any] | None = None, on_progress: OnProgress = silent
+    samples: Samples,
+    settings: EstimationSettings,
+    provenance: dict[str, Any] | None = None,
+    on_progress: OnProgress = silent,
 ) -> Estimate:
-    """Take the passes that the plan needs, fit, and validate on networks that had no part in it."""
-    share = 0.6 if plan.unseen else 1.0
+    """Take the passes that the settings ask for, fit, and validate on networks that had no part in it."""
+    share = 0.6 if settings.unseen else 1.0
 
     def fitting(fraction: float, what: str) -> None:
         on_progress(share * fraction, what)
 
-    if plan.method == "contributions":
-        found, passes = measure_contributions(samples, plan, fitting)
+    if settings.method == "contributions":
+        found, passes = measure_contributions(samples, settings, fitting)
         largest: float | None = found.largest_error
-        estimator: AnyEstimator = (shrunk(found, plan.estimand) if plan.shrink else found).estimator()
+        estimator: StoredEstimator = (shrunk(found, settings.estimand) if settings.shrink else found).estimator()
     else:
-        passes, largest = plan.passes or NETWORKS, None
-        estimator = learn(samples.decisions, _take(samples, "network", range(passes), fitting), plan)
+        passes, largest = settings.passes or NETWORKS, None
+        estimator = learn(samples.space, _take(samples, "network", range(passes), fitting), settings)
     about = {
         **(provenance or {}),
-        "method": plan.method,
-        "score": plan.score,
+        "method": settings.method,
+        "score": settings.score,
         "passes": passes,
         "images": samples.measure.images,
         "seed": samples.seed,
     }
-    if plan.method == "contributions":
-        about |= {"sampling": plan.sampling, "estimand": plan.estimand, "shrunk": plan.shrink, "largest_se": largest}
+    if settings.method == "contributions":
+        about |= {
+            "sampling": settings.sampling,
+            "estimand": settings.estimand,
+            "shrunk": settings.shrink,
+            "largest_se": largest,
+        }
     estimator = replace(estimator, provenance=about)
-    if plan.unseen:
-        unseen = _take(samples, "unseen", range(plan.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
+    if settings.unseen:
+        unseen = _take(samples, "unseen", range(settings.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
         curve = measure_curve(estimator, samples, unseen, lambda f, what: on_progress(share + 0.35 + 0.05 * f, what))
         estimator = replace(estimator, validation=validate(estimator, unseen).model_copy(update={"curve": curve}))
     return Estimate(estimator, passes, largest)
 
 
-def measure_contributions(samples: Samples, plan: Plan, on_progress: OnProgress = silent) -> tuple[Contributions, int]:
+def measure_contributions(
+    samples: Samples, settings: EstimationSettings, on_progress: OnProgress = silent
+) -> tuple[Contributions, int]:
     """The contributions, and how many passes they took."""
-    kind, step, usual = _passes_of(plan, samples.decisions)
-    most = plan.passes or (max(usual, MAX_PASSES) if plan.target_se else usual)
+    kind, step, usual = _passes_of(settings, samples.space.decisions)
+    most = settings.passes or (max(usual, MAX_PASSES) if settings.target_se else usual)
     if most < step:
         raise InputError(
-            f"`per-decision` takes {step} passes, one a decision and one free; {most} were allowed",
+            f"`per-decision` takes {step} passes, one for each option and one free; {most} were allowed",
             hint="`--sampling pooled` reads all decisions off every pass",
         )
     most = most // step * step
-    count, look, passes = 0, step if plan.target_se else most, []
+    count, look, passes = 0, step if settings.target_se else most, []
     while True:
         passes += _take(samples, kind, range(count, look), on_progress, most)
         count = look
-        found = contributions_of(samples, plan, passes)
-        if count == most or (plan.target_se is not None and found.largest_error <= plan.target_se):
+        found = contributions_of(samples, settings, passes)
+        if count == most or (settings.target_se is not None and found.largest_error <= settings.target_se):
             on_progress(1.0, f"{count} passes")
             return found, count
         look = min(most, max(count + step, int(count * REFIT_GROWTH) // step * step))
 
 
-def contributions_of(samples: Samples, plan: Plan, passes: Sequence[Pass]) -> Contributions:
-    """Fit passes that the plan's sampling drew: unbiased, before any shrinking."""
-    fits: dict[Sampling, Callable[[Score], Contributions]] = {
-        "pooled": lambda score: pooled(samples.decisions, passes, score, plan.estimand),
-        "single-path": lambda score: grouped(samples.decisions, passes, score, plan.estimand, samples.batch),
-        "per-decision": lambda score: per_decision(samples.decisions, passes, score, plan.estimand),
-    }
-    fit = fits[plan.sampling]
+def contributions_of(samples: Samples, settings: EstimationSettings, passes: Sequence[Pass]) -> Contributions:
+    """Fit passes that the settings' sampling drew: unbiased, before any shrinking."""
+    space, estimand = samples.space, settings.estimand
+
+    def fit(score: Score) -> Contributions:
+        if settings.sampling == "pooled":
+            return pooled(space, passes, score, estimand)
+        if settings.sampling == "single-path":
+            return grouped(space, passes, score, estimand, samples.batch)
+        if settings.sampling == "per-decision":
+            return per_decision(space, passes, score, estimand)
+        raise AssertionError(settings.sampling)
+
     accuracy = fit("accuracy")
-    return accuracy if plan.score == "accuracy" else fit(plan.score).in_accuracy(accuracy)
+    return accuracy if settings.score == "accuracy" else fit(settings.score).in_accuracy(accuracy)
 
 
-def learn(decisions: Decisions, networks: Sequence[Pass], plan: Plan) -> AnyEstimator:
-    """Fit the plan's learned form to networks that were measured."""
-    architectures = [decisions.architecture_of(p.paths[0]) for p in networks]
+def learn(space: Space, networks: Sequence[Pass], settings: EstimationSettings) -> StoredEstimator:
+    """Fit the settings' learned form to networks that were measured."""
+    architectures = space.architectures(np.stack([p.paths[0] for p in networks]))
     y = means(networks, "accuracy")
-    if plan.score == "log-likelihood":  # on the scale of accuracy
-        likelihood = means(networks, plan.score)
-        y = np.polyval(np.polyfit(likelihood, y, 1), likelihood)
-    space = decisions.space
-    if plan.method == "separable":
+    if settings.score != "accuracy":  # on the scale of accuracy
+        score = means(networks, settings.score)
+        y = np.polyval(np.polyfit(score, y, 1), score)
+    if settings.method == "bilinear":
         return fit_bilinear(space, architectures, y)
-    if plan.method == "bilinear":
+    if settings.method == "coupled":
         return fit_bilinear(space, architectures, y, couple_stages=True)
-    if plan.method == "quadratic":
+    if settings.method == "quadratic":
         return fit_quadratic(space, architectures, y)
-    return fit_mlp(space, architectures, y)
+    if settings.method == "mlp":
+        return fit_mlp(space, architectures, y)
+    raise InputError(f"`{settings.method}` is not learned from networks")
 
 
-def _passes_of(plan: Plan, decisions: Decisions) -> tuple[str, int, int]:
+def _passes_of(settings: EstimationSettings, decisions: Decisions) -> tuple[str, int, int]:
     """Kind of pass, how many make sense at once, and how many are usual."""
-    if plan.sampling == "per-decision":
+    if settings.sampling == "per-decision":
         length = 1 + len(decisions)
-        return f"decision-{plan.estimand}", length, length
-    if plan.sampling == "single-path":
+        return f"decision-{settings.estimand}", length, length
+    if settings.sampling == "single-path":
         return "batch", 1, SINGLE_PATH_PASSES
-    return "image", 1, POOLED_PASSES
+    if settings.sampling == "pooled":
+        return "image", 1, POOLED_PASSES
+    raise AssertionError(settings.sampling)
 
 
 def _take(samples: Samples, kind: str, numbers: range, on_progress: OnProgress, most: int | None = None) -> list[Pass]:

@@ -7,25 +7,25 @@ sub-networks that had no part in it, so that `search` can say how far to trust a
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from deploynas.accuracy.registry import ESTIMATORS, require_known
 from deploynas.errors import InputError
-from deploynas.files import read_json
+from deploynas.files import parse_json, read_json, write_json
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Objective
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SCHEMA = "deploynas/estimator"
 VERSION = 1
-
-KINDS = {
-    "bilinear": "deploynas.accuracy.bilinear:BilinearEstimator",
-    "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
-    "mlp": "deploynas.accuracy.mlp:MLPEstimator",
-}
-
 
 Interval = tuple[float, float]  # 95 %, by bootstrap over networks
 
@@ -82,33 +82,78 @@ class EstimatorFile(BaseModel):
     validation: EstimatorValidation | None = None
     provenance: dict[str, Any] = {}
 
-    def checked_space(self, path: str | Path) -> Space:
+    def checked_space(self) -> Space:
         space = Space.from_description(self.space)
-        space.require_hash(self.space_hash, f"{path}: its estimator")
+        space.require_hash(self.space_hash, "its estimator")
         return space
 
 
-class Estimator(Protocol):
-    """Predicts the accuracy (0..1) of any architecture of its space, and how uncertain that is."""
+@dataclass(frozen=True)
+class StoredEstimator(ABC):
+    """What estimators of every kind share: a space, a validation, where they came from, and a file.
 
-    @property
-    def space(self) -> Space: ...
+    A kind adds its coefficients, and says how they get into its `File` and out of it again.
+    """
 
-    @property
-    def validation(self) -> EstimatorValidation | None: ...
+    File: ClassVar[type[EstimatorFile]]
 
-    def predict(self, architecture: Architecture) -> float: ...
+    space: Space
+    validation: EstimatorValidation | None = field(default=None, kw_only=True)
+    provenance: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
-    def predict_se(self, architecture: Architecture) -> float | None: ...
+    @abstractmethod
+    def predict(self, architecture: Architecture) -> float:
+        """The accuracy (0..1) of an architecture of the space."""
+
+    @abstractmethod
+    def predict_se(self, architecture: Architecture) -> float | None:
+        """How uncertain a prediction is; None when that is not known."""
+
+    @abstractmethod
+    def objective(self) -> Objective:
+        """What a search maximises: the prediction by its coefficients, if it has some."""
+
+    @abstractmethod
+    def _coefficients(self) -> dict[str, object]:
+        """The fields of `File` that the kind adds."""
+
+    @classmethod
+    @abstractmethod
+    def _from_file(cls, space: Space, file: EstimatorFile) -> Self:
+        """From an instance of `File`; what the kinds share is filled in afterwards."""
+
+    def save(self, path: str | Path) -> None:
+        shared = {
+            "space": self.space.describe(),
+            "space_hash": self.space.hash,
+            "validation": self.validation,
+            "provenance": self.provenance,
+        }
+        file = self.File.model_validate({**shared, **self._coefficients()})
+        write_json(Path(path), file.model_dump(by_alias=True))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        file = parse_json(Path(path), cls.File)
+        try:
+            estimator = cls._from_file(file.checked_space(), file)
+        except InputError as error:
+            raise InputError(f"{path}: {error.message}", hint=error.hint) from error
+        return replace(estimator, validation=file.validation, provenance=file.provenance)
 
 
-def load_estimator(path: str | Path) -> Estimator:
+def load_estimator(path: str | Path) -> StoredEstimator:
     """Read an estimator of any kind."""
     kind = read_json(Path(path), SCHEMA, VERSION).get("kind")
-    if kind not in KINDS:
+    if kind not in ESTIMATORS:
         raise InputError(
             f"{path}: no estimator of kind {kind!r}",
-            hint=f"this deploynas knows {', '.join(f'`{known}`' for known in KINDS)}",
+            hint=f"this deploynas knows {', '.join(f'`{known}`' for known in ESTIMATORS)}",
         )
-    module, name = KINDS[kind].split(":")
-    return getattr(importlib.import_module(module), name).load(path)
+    return estimator_class(kind).load(path)
+
+
+def estimator_class(kind: str) -> type[StoredEstimator]:
+    require_known("kind of estimator", kind, ESTIMATORS)
+    module, name = ESTIMATORS[kind].split(":")
+    return cast("type[StoredEstimator]", getattr(importlib.import_module(module), name))

@@ -18,11 +18,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.blocks import BlockConfig
-from deploynas.space import Ragged, Space
+from deploynas.space import Decisions, Ragged
 
-Aspect = Literal["depth", "expansion", "kernel", "se"]
-ASPECTS: tuple[Aspect, ...] = ("depth", "expansion", "kernel", "se")
 CHANCE = 0.05  # that any sentence at all is said by accident
 FINDINGS = 8
 
@@ -31,7 +28,7 @@ FINDINGS = 8
 class Insight:
     """The mean effect of one change in one place. Accuracy is a fraction."""
 
-    aspect: Aspect
+    aspect: str  # `depth`, or a factor of the options: `expansion`, `kernel`, `se`
     change: str  # "3 → 5"
     place: str  # "stage 2", "block 1"
     gain: float
@@ -45,7 +42,7 @@ class Insight:
 
 
 class InsightRecord(BaseModel):
-    aspect: Aspect
+    aspect: str
     change: str
     place: str
     gain: float
@@ -66,17 +63,17 @@ class InsightsFile(BaseModel):
 
 def insights_of(estimator: BilinearEstimator, block_ms: Ragged | None = None) -> list[Insight]:
     """All of them; with a latency table's `block_ms`, each beside what it costs."""
-    space = estimator.space
-    numbers = range(1, len(space.stages) + 1)
-    found = [insight for s in numbers for insight in _depth(estimator, s - 1, block_ms)]
-    aspects: tuple[Aspect, ...] = ("expansion", "kernel", "se")
+    groups = estimator.space.decisions.groups
+    found = [insight for s in range(len(groups)) for insight in _depth(estimator, s, block_ms)]
+    options = [option for group in groups for choice in group.choices for option in choice.options]
+    aspects = list(dict.fromkeys(name for option in options for name, _ in option.factors))
     for aspect in aspects:
-        for s in numbers:
-            blocks = [(s - 1, b) for b in range(space.stages[s - 1].max_depth)]
-            found += _property(estimator, aspect, f"stage {s}", blocks, block_ms)
+        for s, group in enumerate(groups):
+            blocks = [(s, b) for b in range(len(group.choices))]
+            found += _property(estimator, aspect, f"stage {s + 1}", blocks, block_ms)
     for aspect in aspects:
-        for b in range(max(stage.max_depth for stage in space.stages)):
-            blocks = [(s, b) for s, stage in enumerate(space.stages) if b < stage.max_depth]
+        for b in range(max(len(group.choices) for group in groups)):
+            blocks = [(s, b) for s, group in enumerate(groups) if b < len(group.choices)]
             found += _property(estimator, aspect, f"block {b + 1}", blocks, block_ms)
     return found
 
@@ -93,11 +90,11 @@ def findings_of(insights: Sequence[Insight]) -> list[str]:
 
 
 def _depth(estimator: BilinearEstimator, s: int, block_ms: Ragged | None) -> list[Insight]:
-    stage, worth = estimator.space.stages[s], estimator.depth[s]
+    depths, worth = estimator.space.decisions.groups[s].depths, estimator.depth[s]
     variances = None if estimator.errors is None else _uncentred(estimator.errors.depth[s])
     found = []
-    for i in range(1, len(stage.depths)):
-        fewer, more = stage.depths[i - 1], stage.depths[i]
+    for i in range(1, len(depths)):
+        fewer, more = depths[i - 1], depths[i]
         cost = None if block_ms is None else sum(float(np.mean(block_ms[s][b])) for b in range(fewer, more))
         se = None if variances is None else float(variances[i] + variances[i - 1]) ** 0.5
         change = f"{fewer} → {more}"
@@ -107,18 +104,19 @@ def _depth(estimator: BilinearEstimator, s: int, block_ms: Ragged | None) -> lis
 
 def _property(
     estimator: BilinearEstimator,
-    aspect: Aspect,
+    aspect: str,
     place: str,
     blocks: Sequence[tuple[int, int]],
     block_ms: Ragged | None,
 ) -> list[Insight]:
     """Consecutive levels of a property, averaged over the blocks whose stage has both."""
-    levels = sorted({_level(c, aspect) for s, _ in blocks for c in estimator.space.stages[s].configs})
+    decisions = estimator.space.decisions
+    levels = sorted({level for s, b in blocks for level in _levels(decisions, s, b, aspect) if level is not None})
     found = []
     for low, high in itertools.pairwise(levels):
         gains, variances, costs = [], [], []
         for s, b in blocks:
-            weights = _comparison(estimator.space, s, aspect, low, high)
+            weights = _comparison(_levels(decisions, s, b, aspect), low, high)
             if weights is None:
                 continue
             gains.append(float(weights @ np.array(estimator.block[s][b])))
@@ -133,15 +131,15 @@ def _property(
     return found
 
 
-def _comparison(space: Space, s: int, aspect: Aspect, low: float, high: float) -> np.ndarray | None:
-    """Weights that give the mean over configurations of the high level minus that of the low one."""
-    levels = np.array([_level(config, aspect) for config in space.stages[s].configs])
-    above, below = levels == high, levels == low
+def _comparison(levels: Sequence[float | None], low: float, high: float) -> np.ndarray | None:
+    """Weights that give the mean over options of the high level minus that of the low one."""
+    above, below = (np.array([level == wanted for level in levels]) for wanted in (high, low))
     return above / above.sum() - below / below.sum() if above.any() and below.any() else None
 
 
-def _level(config: BlockConfig, aspect: Aspect) -> float:
-    return config.factors()[aspect]
+def _levels(decisions: Decisions, s: int, b: int, aspect: str) -> list[float | None]:
+    """Of every option of a block; None where it has no such factor."""
+    return [dict(option.factors).get(aspect) for option in decisions.groups[s].choices[b].options]
 
 
 def _uncentred(errors: Sequence[float]) -> np.ndarray:
@@ -154,7 +152,7 @@ def _uncentred(errors: Sequence[float]) -> np.ndarray:
     return np.array(errors) ** 2 * (n / (n - 1) if n > 1 else 1.0)
 
 
-def _change(aspect: Aspect, low: float, high: float) -> str:
+def _change(aspect: str, low: float, high: float) -> str:
     if aspect == "se" and not low:
         return f"none → {high:g}"
     return f"{low:g} → {high:g}"
@@ -180,7 +178,7 @@ def _sentence(insight: Insight, stands_out: bool) -> str:
         "expansion": f"expansion {high} instead of {low}",
         "kernel": f"a {high}x{high} kernel instead of {low}x{low}",
         "se": "squeeze-and-excitation" + ("" if low == "none" else f" {high} instead of {low}"),
-    }[insight.aspect]
+    }.get(insight.aspect, f"{insight.aspect} {high} instead of {low}")
     ending = "" if insight.aspect == "depth" and high != "1" else "s"  # blocks pay, a kernel pays
     verb = (f"pay{ending} most" if stands_out else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
     points = f"{100 * insight.gain:+.2f} ± {100 * (insight.gain_se or 0):.2f} points"

@@ -3,7 +3,7 @@
 Every fit is least squares on centred features in the directions of the k largest singular values, k picked on
 a held-out split. A direction is a combination of networks, so only products of networks with networks are ever
 formed: for 0/1 features with g ones in common, all pairs contribute (g^2 - g) / 2 to such a product. The
-coefficients of all pairs then are X' diag(a) X. No matrix has a side of N^2, or even a row a pair.
+coefficients of all pairs then are X' diag(a) X. No matrix has a side of N^2, or even one row per pair.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Literal, overload
 
 import numpy as np
 
-from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.decisions import Decisions
+from deploynas.accuracy.bilinear import BilinearEstimator, StandardErrors
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.errors import InputError
-from deploynas.space import Architecture, Space
+from deploynas.space import Architecture, Decisions, Space
 
 MIN_NETWORKS = 10
 HELD_OUT = 0.2
@@ -60,7 +59,7 @@ def fit_bilinear(
     if not couple_stages:
         return _fit_separable(space, architectures, y, seed)
     x = _encoded(space, architectures)
-    alphas = sum(stage.max_depth * len(stage.configs) for stage in space.stages)
+    alphas = space.decisions.alphas
     alpha, beta = x[:, :alphas] @ x[:, :alphas].T, x[:, alphas:] @ x[:, alphas:].T
     fit = _fit_gram(alpha + beta + alpha * beta, y, seed)
     pairs = np.zeros((x.shape[1], x.shape[1]))
@@ -84,21 +83,9 @@ def fit_quadratic(
     return _quadratic(space, x, pairs, fit)
 
 
-def one_hot(decisions: Decisions, architectures: Sequence[Architecture]) -> np.ndarray:
-    """A row a network, a column a decision; blocks that take no part are all zeros."""
-    paths = decisions.paths_of(architectures)
-    x = np.zeros((len(paths), len(decisions)))
-    np.put_along_axis(x, decisions.starts[:-1] + paths.astype(int), 1.0, axis=1)
-    stages, part = len(decisions.space.stages), decisions.taking_part(paths)
-    for i in range(len(decisions.blocks)):
-        column = stages + i
-        x[:, decisions.starts[column] : decisions.starts[column + 1]] *= part[:, i : i + 1]
-    return x
-
-
 def _fit_separable(space: Space, architectures: Sequence[Architecture], y: np.ndarray, seed: int) -> BilinearEstimator:
-    decisions = Decisions(space)
-    x = one_hot(decisions, architectures)
+    decisions = space.decisions
+    x = decisions.active(space.rows(architectures))
     held_out, fitted = _split(len(y), seed)
     rank = _best_rank(
         _decompose(x[fitted] - x[fitted].mean(0)),
@@ -109,38 +96,36 @@ def _fit_separable(space: Space, architectures: Sequence[Architecture], y: np.nd
     centred = x - x.mean(0)
     u, squares = _decompose(centred)
     rank = min(rank, len(squares))
-    directions = centred.T @ (u[:, :rank] / squares[:rank])  # of the coefficients, one a column
+    directions = centred.T @ (u[:, :rank] / squares[:rank])  # of the coefficients, one per column
     weights = directions @ (u[:, :rank].T @ (y - y.mean()))
     residual = y - y.mean() - centred @ weights
     variance = float(residual @ residual) / max(1, len(y) - rank - 1)
-    canonical = _canonical(decisions)
-    values = canonical @ np.concatenate([[y.mean() - x.mean(0) @ weights], weights])
+    centring = _averaging_to_zero(decisions)
+    values = centring @ np.concatenate([[y.mean() - x.mean(0) @ weights], weights])
     # the base is the mean accuracy moved along the contributions; its error follows theirs and the mean's own
-    spread = canonical @ np.vstack([-x.mean(0) @ directions, directions])
+    spread = centring @ np.vstack([-x.mean(0) @ directions, directions])
     errors = np.sqrt(variance * (spread**2).sum(1))
     errors[0] = (errors[0] ** 2 + variance / len(y)) ** 0.5
-    (depth, block), (depth_se, block_se) = decisions.ragged(values[1:]), decisions.ragged(errors[1:])
-    return BilinearEstimator.from_arrays(
-        space, float(values[0]), depth, block, base_se=float(errors[0]), depth_se=depth_se, block_se=block_se
-    )
+    stated = StandardErrors.checked(space, float(errors[0]), *decisions.ragged(errors[1:]))
+    return BilinearEstimator.from_arrays(space, float(values[0]), *decisions.ragged(values[1:]), stated)
 
 
-def _canonical(decisions: Decisions) -> np.ndarray:
-    """The map of (base, one weight a decision) to the same form with weights that average to zero.
+def _averaging_to_zero(decisions: Decisions) -> np.ndarray:
+    """The map of (base, one weight per option) to the same form with weights that average to zero.
 
     What all configurations of a block share is the worth of the depths that have it, and what all depths share
     is the base.
     """
     form = np.eye(1 + len(decisions))
-    stages = len(decisions.space.stages)
-    rows = [slice(1 + a, 1 + b) for a, b in zip(decisions.starts[:-1], decisions.starts[1:], strict=True)]
-    for i, (s, _) in enumerate(decisions.blocks):
-        shared = form[rows[stages + i]].mean(0)
-        form[rows[stages + i]] -= shared
-        form[rows[s].start + decisions.home[i] : rows[s].stop] += shared
-    for s in range(stages):
-        shared = form[rows[s]].mean(0)
-        form[rows[s]] -= shared
+    rows = [slice(1 + where.start, 1 + where.stop) for where in decisions.slices]
+    for (g, position), home in zip(decisions.places, decisions.home, strict=True):
+        own = rows[decisions.column(g, position)]
+        shared = form[own].mean(0)
+        form[own] -= shared
+        form[rows[g].start + home : rows[g].stop] += shared
+    for g in range(len(decisions.groups)):
+        shared = form[rows[g]].mean(0)
+        form[rows[g]] -= shared
         form[0] += shared
     return form
 
@@ -204,7 +189,7 @@ def _quadratic(space: Space, x: np.ndarray, pairs: np.ndarray, fit: _Fit) -> Qua
 
 
 def _encoded(space: Space, architectures: Sequence[Architecture]) -> np.ndarray:
-    return np.stack([np.concatenate(space.encode(architecture)) for architecture in architectures])
+    return np.take(space.decisions.one_hot(space.rows(architectures)), space.decisions.encoding, axis=1)
 
 
 def _split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

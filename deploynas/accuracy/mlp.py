@@ -8,19 +8,16 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from deploynas.accuracy.decisions import Decisions
-from deploynas.accuracy.estimator_file import EstimatorFile, EstimatorValidation
-from deploynas.accuracy.learned import checked_accuracies, one_hot
+from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
+from deploynas.accuracy.learned import checked_accuracies
 from deploynas.errors import InputError
-from deploynas.files import parse_json, write_json
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Objective, OpaqueObjective
 
 HIDDEN = (64, 64)
 MAX_ROUNDS, PATIENCE = 100, 10  # of five epochs
@@ -34,22 +31,17 @@ class MLPFile(EstimatorFile):
 
 
 @dataclass(frozen=True, eq=False)
-class MLPEstimator:
+class MLPEstimator(StoredEstimator):
     """Accuracy (0..1) by a network of ReLU layers over the decisions; see `fit_mlp`."""
 
-    space: Space
+    File: ClassVar = MLPFile
+
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     residual_se: float | None = None
-    validation: EstimatorValidation | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
-
-    @cached_property
-    def _decisions(self) -> Decisions:
-        return Decisions(self.space)
 
     def predict(self, architecture: Architecture) -> float:
-        x = one_hot(self._decisions, [architecture])
+        x = self.space.decisions.active(self.space.rows([architecture]))
         for w, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = np.maximum(x @ w + b, 0)
         return float((x @ self.weights[-1] + self.biases[-1])[0, 0])
@@ -58,28 +50,25 @@ class MLPEstimator:
         """That of a prediction on held-out networks, the same for every network."""
         return self.residual_se
 
-    def save(self, path: str | Path) -> None:
-        file = MLPFile(
-            space=self.space.describe(),
-            space_hash=self.space.hash,
-            weights=[w.tolist() for w in self.weights],
-            biases=[b.tolist() for b in self.biases],
-            residual_se=self.residual_se,
-            validation=self.validation,
-            provenance=self.provenance,
-        )
-        write_json(Path(path), file.model_dump(by_alias=True))
+    def objective(self) -> Objective:
+        return OpaqueObjective(self)
+
+    def _coefficients(self) -> dict[str, object]:
+        return {
+            "weights": [w.tolist() for w in self.weights],
+            "biases": [b.tolist() for b in self.biases],
+            "residual_se": self.residual_se,
+        }
 
     @classmethod
-    def load(cls, path: str | Path) -> MLPEstimator:
-        file = parse_json(Path(path), MLPFile)
-        space = file.checked_space(path)
-        sizes = [len(Decisions(space)), *(len(b) for b in file.biases)]
+    def _from_file(cls, space: Space, file: EstimatorFile) -> MLPEstimator:
+        assert isinstance(file, MLPFile)
+        sizes = [len(space.decisions), *(len(b) for b in file.biases)]
         shapes = [(len(w), *{len(row) for row in w}) for w in file.weights]
         if shapes != list(itertools.pairwise(sizes)) or sizes[-1] != 1:
-            raise InputError(f"{path}: damaged: its layers do not fit each other", hint="write it again")
+            raise InputError("damaged: its layers do not fit each other", hint="write it again")
         weights, biases = (tuple(np.array(v) for v in values) for values in (file.weights, file.biases))
-        return cls(space, weights, biases, file.residual_se, file.validation, file.provenance)
+        return cls(space, weights, biases, file.residual_se)
 
 
 def fit_mlp(
@@ -90,7 +79,7 @@ def fit_mlp(
     from sklearn.neural_network import MLPRegressor
 
     y = checked_accuracies(space, architectures, accuracies)
-    x = one_hot(Decisions(space), architectures)
+    x = space.decisions.active(space.rows(architectures))
     held_out = np.random.default_rng(seed).permutation(len(y))[: max(2, len(y) // 10)]
     fitted = np.setdiff1d(np.arange(len(y)), held_out)
     mean, scale = float(y[fitted].mean()), float(y[fitted].std()) or 1.0

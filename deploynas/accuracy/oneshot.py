@@ -1,4 +1,4 @@
-"""How images fare in a supernet: along a path each, along one path for all, or in a network of its own."""
+"""How images fare in a supernet: each along its own path, all along one path, or in a network cut out of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deploynas.accuracy.decisions import Decisions
 from deploynas.accuracy.samples import Scores
 from deploynas.space import Architecture
 from deploynas.supernet.extraction import extract
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.paths import as_paths
 
 Stream = Callable[[], Iterable[tuple[Tensor, Tensor]]]  # starts over at every call: batches of images and labels
 
@@ -21,23 +21,22 @@ def best_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-class OneShot:
+class SupernetMeasure:
     """Scores of a supernet on a validation set: the `Measure` that samples are taken with."""
 
     def __init__(self, supernet: Supernet, validation: Stream, images: int) -> None:
         self.supernet = supernet.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.validation, self._images = validation, images
-        self.decisions = Decisions(supernet.space)
 
     @property
     def images(self) -> int:
         return self._images
 
     def __call__(self, paths: np.ndarray) -> Scores:
-        if len(paths) == 1:  # one network at its own width is faster than a path an image
-            network = self.decisions.architecture_of(paths[0])
+        if len(paths) == 1:  # one network at its own width is faster than a path for each image
+            (network,) = self.supernet.space.architectures(paths)
             return self._scores(lambda images, _: self.supernet(images, network))
-        rows = torch.from_numpy(paths.astype(np.int64))
+        rows = as_paths(paths)
         return self._scores(lambda images, start: self.supernet(images, rows[start : start + len(images)]))
 
     def alone(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> Scores:

@@ -1,24 +1,23 @@
 """The quadratic estimator (eq. 4): a linear form in the encoding plus products of pairs of its entries.
 
 ACC = base + linear . x + sum of value * x[first] * x[second], x = (alpha, beta) as `space.encode` lays it
-out. A learned bilinear or quadratic fit has this form. Pairs may couple stages; the search sees from them
-whether they do.
+out. A learned fit of pairs, within stages or across them, has this form.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from deploynas.accuracy.estimator_file import EstimatorFile, EstimatorValidation
+from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
 from deploynas.errors import InputError
-from deploynas.files import parse_json, write_json
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import CoupledObjective, Objective
 
 
 class QuadraticFile(EstimatorFile):
@@ -32,18 +31,17 @@ class QuadraticFile(EstimatorFile):
 
 
 @dataclass(frozen=True)
-class QuadraticEstimator:
+class QuadraticEstimator(StoredEstimator):
     """Accuracy (0..1) with pair terms: `value[p]` when entries `first[p] < second[p]` are both 1."""
 
-    space: Space
+    File: ClassVar = QuadraticFile
+
     base: float
     linear: tuple[float, ...]
     first: tuple[int, ...] = ()
     second: tuple[int, ...] = ()
     value: tuple[float, ...] = ()
     residual_se: float | None = None
-    validation: EstimatorValidation | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_arrays(
@@ -54,15 +52,13 @@ class QuadraticEstimator:
         pairs: np.ndarray | Sequence[tuple[int, int, float]] = (),
         *,
         residual_se: float | None = None,
-        validation: EstimatorValidation | None = None,
-        provenance: dict[str, Any] | None = None,
     ) -> QuadraticEstimator:
         """`pairs` is a square matrix over the encoding (all of it counts), or a list of (i, j, value).
 
         Squares of an entry are folded into `linear`, since an entry is 0 or 1; (i, j) and (j, i) are added
         up.
         """
-        size = encoding_size(space)
+        size = len(space.decisions)
         folded = np.array(linear, dtype=float)
         if folded.shape != (size,):
             raise InputError(f"linear must have {size} entries for space `{space.name}`, got {folded.shape}")
@@ -84,52 +80,48 @@ class QuadraticEstimator:
             tuple((keys % size).tolist()),
             tuple(summed.tolist()),
             residual_se,
-            validation,
-            dict(provenance or {}),
         )
+
+    def _coefficients(self) -> dict[str, object]:
+        return {
+            "base": self.base,
+            "linear": self.linear,
+            "first": self.first,
+            "second": self.second,
+            "value": self.value,
+            "residual_se": self.residual_se,
+        }
 
     @classmethod
-    def load(cls, path: str | Path) -> QuadraticEstimator:
-        file = parse_json(Path(path), QuadraticFile)
+    def _from_file(cls, space: Space, file: EstimatorFile) -> QuadraticEstimator:
+        assert isinstance(file, QuadraticFile)
         if not len(file.first) == len(file.second) == len(file.value):
-            raise InputError(f"{path}: `first`, `second` and `value` must have the same length")
-        return cls.from_arrays(
-            file.checked_space(path),
-            file.base,
-            file.linear,
-            list(zip(file.first, file.second, file.value, strict=True)),
-            residual_se=file.residual_se,
-            validation=file.validation,
-            provenance=file.provenance,
-        )
+            raise InputError("`first`, `second` and `value` must have the same length")
+        pairs = list(zip(file.first, file.second, file.value, strict=True))
+        return cls.from_arrays(space, file.base, file.linear, pairs, residual_se=file.residual_se)
 
-    def save(self, path: str | Path) -> None:
-        file = QuadraticFile(
-            space=self.space.describe(),
-            space_hash=self.space.hash,
-            base=self.base,
-            linear=list(self.linear),
-            first=list(self.first),
-            second=list(self.second),
-            value=list(self.value),
-            residual_se=self.residual_se,
-            validation=self.validation,
-            provenance=self.provenance,
+    @cached_property
+    def _form(self) -> CoupledObjective:
+        return CoupledObjective(
+            self.space.decisions,
+            self.base,
+            np.array(self.linear, dtype=float),
+            np.array(self.first, dtype=int),
+            np.array(self.second, dtype=int),
+            np.array(self.value, dtype=float),
         )
-        write_json(Path(path), file.model_dump(by_alias=True))
 
     def predict(self, architecture: Architecture) -> float:
-        x = np.concatenate(self.space.encode(architecture))
-        products = x[list(self.first)] * x[list(self.second)]
-        return float(self.base + x @ np.array(self.linear) + products @ np.array(self.value))
+        self.space.require_member(architecture)
+        return self._form.score(architecture)
 
     def predict_se(self, architecture: Architecture) -> float | None:
         """That of a prediction of the fit, the same for every network; None when it is not known."""
         return self.residual_se
 
-
-def encoding_size(space: Space) -> int:
-    return sum(s.max_depth * len(s.configs) + len(s.depths) for s in space.stages)
+    def objective(self) -> Objective:
+        """Pairs within a stage separate, pairs across stages do not."""
+        return self._form.separated() or self._form
 
 
 def _triples(

@@ -13,19 +13,18 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from deploynas.accuracy.decisions import Decisions, Estimand
+from deploynas.accuracy.registry import SCORES, Score, require_known
 from deploynas.errors import InputError
 from deploynas.files import write_bytes
+from deploynas.space import Decisions, Space
 
-Score = Literal["accuracy", "log-likelihood"]
-SCORES: tuple[Score, ...] = ("accuracy", "log-likelihood")
-# how a pass is drawn, with the number that keeps the seeds of the kinds apart: an image's own path, a path a
-# batch, one network for all images, or one decision fixed for all and the rest free
-KINDS = {"image": 1, "batch": 2, "network": 3, "unseen": 4, "decision-paper": 5, "decision-projection": 6}
+# how a pass is drawn, with the number that keeps the seeds of the kinds apart: a path for each image, a path for each
+# batch, one network for all images, or one option fixed for all and the rest free
+PASSES = {"image": 1, "batch": 2, "network": 3, "unseen": 4, "decision-paper": 5, "decision-projection": 6}
 
 
 @dataclass(frozen=True)
@@ -35,19 +34,20 @@ class Scores:
     right: np.ndarray  # bool
     log_likelihood: np.ndarray  # float32
 
-    def of(self, score: Score) -> np.ndarray:
-        return (self.right if score == "accuracy" else self.log_likelihood).astype(float)
+    def values(self, score: Score) -> np.ndarray:
+        require_known("score", score, SCORES)
+        return {"accuracy": self.right, "log-likelihood": self.log_likelihood}[score].astype(float)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """`paths` has a row an image, or a single row when all images took the same path."""
+    """`paths` has one row of decisions per image, or a single row when all images took the same path."""
 
     paths: np.ndarray
     scores: Scores
 
     def mean(self, score: Score) -> float:
-        return float(self.scores.of(score).mean())
+        return float(self.scores.values(score).mean())
 
 
 class Measure(Protocol):
@@ -57,7 +57,7 @@ class Measure(Protocol):
     def images(self) -> int: ...
 
     def __call__(self, paths: np.ndarray) -> Scores:
-        """`paths` has a row an image, or a single row for all."""
+        """`paths` has one row of decisions per image, or a single row for all."""
 
 
 class Samples:
@@ -66,8 +66,8 @@ class Samples:
     `folder` keeps them between runs; None keeps them in memory.
     """
 
-    def __init__(self, decisions: Decisions, measure: Measure, folder: Path | None = None, seed: int = 0) -> None:
-        self.decisions, self.measure, self.folder, self.seed = decisions, measure, folder, seed
+    def __init__(self, space: Space, measure: Measure, folder: Path | None = None, seed: int = 0) -> None:
+        self.space, self.measure, self.folder, self.seed = space, measure, folder, seed
         self.batch = 100  # images that share a path in a pass of kind `batch`
         self._known: dict[tuple[str, int], Pass] = {}
 
@@ -99,16 +99,20 @@ class Samples:
 
     def draw(self, kind: str, number: int) -> np.ndarray:
         """The paths of a pass: the same whenever it is asked for."""
-        rng = np.random.default_rng((self.seed, KINDS[kind], number))
-        images, decisions = self.measure.images, self.decisions
+        require_known("kind of pass", kind, PASSES)
+        rng = np.random.default_rng((self.seed, PASSES[kind], number))
+        images, decisions = self.measure.images, self.space.decisions
         if kind in ("network", "unseen"):
             return decisions.draw(1, rng)
         if kind == "batch":
             return np.repeat(decisions.draw(-(-images // self.batch), rng), self.batch, axis=0)[:images]
         paths = decisions.draw(images, rng)
-        if kind != "image":
-            estimand: Estimand = "paper" if kind == "decision-paper" else "projection"
-            _fix(decisions, paths, number % (1 + len(decisions)), estimand, rng)
+        if kind == "decision-paper":
+            _fix(decisions, paths, number, rng, only_home=True)
+        elif kind == "decision-projection":
+            _fix(decisions, paths, number, rng, only_home=False)
+        elif kind != "image":
+            raise AssertionError(kind)
         return paths
 
     def _read(self, kind: str, number: int) -> Pass | None:
@@ -121,7 +125,7 @@ class Samples:
                 found = Pass(file["paths"], scores)
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a complete file of samples", hint="delete it to measure again") from error
-        if len(found.scores.right) != self.measure.images or found.paths.shape[1] != self.decisions.columns:
+        if len(found.scores.right) != self.measure.images or found.paths.shape[1] != self.space.decisions.columns:
             raise InputError(f"{path}: samples of other images or another space", hint="delete it to measure again")
         return found
 
@@ -130,18 +134,22 @@ class Samples:
         return self.folder / f"{kind}-{self.seed}-{number:05d}.npz"
 
 
-def _fix(decisions: Decisions, paths: np.ndarray, which: int, estimand: Estimand, rng: np.random.Generator) -> None:
-    """Condition paths on decision `which - 1`; 0 leaves them free."""
+def _fix(decisions: Decisions, paths: np.ndarray, number: int, rng: np.random.Generator, only_home: bool) -> None:
+    """Condition paths on one option of one column, all in turn as numbers rise; every first time none is fixed.
+
+    A choice counts at its home depth and deeper ones, or at home alone.
+    """
+    which = number % (1 + len(decisions))
     if which == 0:
         return
     column = int(np.searchsorted(decisions.starts, which - 1, side="right")) - 1
     paths[:, column] = which - 1 - decisions.starts[column]
-    block = column - len(decisions.space.stages)
-    if block < 0:
+    choice = column - len(decisions.groups)
+    if choice < 0:
         return
-    stage, home = decisions.blocks[block][0], decisions.home[block]
-    deepest = home + 1 if estimand == "paper" else decisions.sizes[stage]
-    paths[:, stage] = rng.integers(home, deepest, size=len(paths))
+    group, home = decisions.places[choice][0], decisions.home[choice]
+    deepest = home + 1 if only_home else decisions.sizes[group]
+    paths[:, group] = rng.integers(home, deepest, size=len(paths))
 
 
 def means(passes: Sequence[Pass], score: Score) -> np.ndarray:

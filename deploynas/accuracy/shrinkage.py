@@ -1,4 +1,4 @@
-"""Contributions after a few passes are mostly noise: what all of them together say about each (empirical Bayes).
+"""Contributions after a few passes are mostly noise, reduced by what they have in common (empirical Bayes).
 
 A configuration is an expansion ratio, a kernel and a squeeze-and-excitation ratio, and what a kernel is worth in one
 block says something about what it is worth in the next. So a contribution is taken to be a sum of effects: of its
@@ -10,23 +10,22 @@ more bias, much less noise, and the contributions themselves again once passes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import fields, replace
-from operator import attrgetter
+from collections.abc import Hashable
+from dataclasses import replace
 
 import numpy as np
 
 from deploynas.accuracy.contributions import Contributions
-from deploynas.accuracy.decisions import Decisions, Estimand
-from deploynas.blocks import BlockConfig
-from deploynas.blocks.inverted_residual import InvertedResidualConfig
+from deploynas.accuracy.registry import ESTIMANDS, Estimand, require_known
+from deploynas.space import Decisions
 
 ITERATIONS = 300  # at most, of the fixed point of the variances
 
 
 def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     """The same contributions with less noise; standard errors become posterior standard deviations."""
-    decisions = found.decisions
+    require_known("estimand", estimand, ESTIMANDS)
+    decisions = found.space.decisions
     covariance = found.covariance if found.covariance is not None else np.diag(found.errors**2)
     own, back = _apart_from_depth(decisions, estimand)
     basis = _basis(decisions)
@@ -72,20 +71,21 @@ def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> 
 
 
 def _effects(decisions: Decisions) -> list[np.ndarray]:
-    """For every kind of effect, which decisions share one: a column an effect."""
-    stages = decisions.space.stages
-    factors: list[Callable[[BlockConfig], Hashable]] = [
-        attrgetter(field.name) for field in fields(InvertedResidualConfig)
-    ]
-    factors.append(lambda config: config)  # the combination itself
-    depths = [(s, depth) for s, stage in enumerate(stages) for depth in stage.depths]
-    configs = [(s, b, config) for s, b in decisions.blocks for config in stages[s].configs]
+    """For every kind of effect, which options share one: one column for each effect."""
+    depths = [(g, depth) for g, group in enumerate(decisions.groups) for depth in group.depths]
+    options = [(g, i, option) for g, i in decisions.places for option in decisions.groups[g].choices[i].options]
+    factors = list(dict.fromkeys(name for _, _, option in options for name, _ in option.factors))
     kinds: list[list[Hashable]] = []
-    for depth_label in (lambda s, d: d, lambda s, d: (s, d)):
-        kinds.append([*(depth_label(s, d) for s, d in depths), *(None for _ in configs)])
-    for factor in factors:
-        for place in (lambda s, b: (), lambda s, b: (s,), lambda s, b: (s, b)):
-            kinds.append([*(None for _ in depths), *((*place(s, b), factor(config)) for s, b, config in configs)])
+    for depth_label in (lambda g, d: d, lambda g, d: (g, d)):
+        kinds.append([*(depth_label(g, d) for g, d in depths), *(None for _ in options)])
+    levels: list[list[Hashable]] = [[dict(option.factors).get(name) for _, _, option in options] for name in factors]
+    levels.append([option.label for _, _, option in options])  # the combination itself
+    for level in levels:
+        for place in (lambda g, i: (), lambda g, i: (g,), lambda g, i: (g, i)):
+            kinds.append([
+                *(None for _ in depths),
+                *(None if own is None else (*place(g, i), own) for (g, i, _), own in zip(options, level, strict=True)),
+            ])  # fmt: skip
     return [_indicators(labels) for labels in kinds]
 
 
@@ -102,10 +102,10 @@ def _basis(decisions: Decisions) -> np.ndarray:
         vectors, sizes, _ = np.linalg.svd(centred)
         blocks.append(vectors[:, sizes > 0.5])
     basis = np.zeros((len(decisions), sum(block.shape[1] for block in blocks)))
-    row = column = 0
-    for block in blocks:
-        basis[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
+    column = 0
+    for where, block in zip(decisions.slices, blocks, strict=True):
+        basis[where, column : column + block.shape[1]] = block
+        column += block.shape[1]
     return basis
 
 
@@ -116,8 +116,6 @@ def _apart_from_depth(decisions: Decisions, estimand: Estimand) -> tuple[np.ndar
     """
     depth_of = np.zeros((len(decisions), len(decisions)))
     if estimand == "paper":
-        stages = len(decisions.space.stages)
-        for i, (s, _) in enumerate(decisions.blocks):
-            rows = slice(decisions.starts[stages + i], decisions.starts[stages + i + 1])
-            depth_of[rows, decisions.starts[s] + decisions.home[i]] = 1
+        for (g, i), home in zip(decisions.places, decisions.home, strict=True):
+            depth_of[decisions.slices[decisions.column(g, i)], decisions.starts[g] + home] = 1
     return np.eye(len(decisions)) - depth_of, np.eye(len(decisions)) + depth_of

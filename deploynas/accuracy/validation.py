@@ -14,9 +14,9 @@ import numpy as np
 from scipy import stats
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.decisions import Decisions
-from deploynas.accuracy.estimator_file import Estimator, EstimatorValidation, RankCorrelation
+from deploynas.accuracy.estimator_file import EstimatorValidation, RankCorrelation
 from deploynas.accuracy.samples import Pass, means
+from deploynas.space.coefficients import Estimator
 
 RESAMPLES = 500
 HALVINGS = 20
@@ -25,8 +25,7 @@ MIN_NETWORKS = 3
 
 def validate(estimator: Estimator, unseen: Sequence[Pass], seed: int = 0) -> EstimatorValidation:
     """`unseen` are passes of single networks, drawn apart from whatever the estimator saw."""
-    decisions = Decisions(estimator.space)
-    networks = [decisions.architecture_of(p.paths[0]) for p in unseen]
+    networks = estimator.space.architectures(np.stack([p.paths[0] for p in unseen]))
     measured = means(unseen, "accuracy")
     predicted = np.array([estimator.predict(network) for network in networks])
     rng = np.random.default_rng(seed)

@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS, SCORES
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimation import Estimate, Plan
+    from deploynas.accuracy.estimation import Estimate, EstimationSettings
     from deploynas.accuracy.estimator_file import EstimatorValidation
-
-METHODS = ("contributions", "separable", "bilinear", "quadratic", "mlp")
-SAMPLINGS = ("pooled", "single-path", "per-decision")
-ESTIMANDS = ("projection", "paper")
-SCORES = ("accuracy", "log-likelihood")
 
 
 def with_plan_options(passes: int | None = None, unseen: int = 200) -> Any:
     """The options that say what to estimate and how; `plan_of` reads them."""
     options = [
         click.option(
-            "--method", type=click.Choice(METHODS), default="contributions", show_default=True,
+            "--method", type=click.Choice(ESTIMATION_METHODS), default="contributions", show_default=True,
             help="Measured contributions, or a form learned from whole networks.",
         ),
         click.option(
@@ -62,13 +58,13 @@ def with_plan_options(passes: int | None = None, unseen: int = 200) -> Any:
     return decorate
 
 
-def plan_of(options: dict[str, Any]) -> Plan:
+def plan_of(options: dict[str, Any]) -> EstimationSettings:
     """What the options of `with_plan_options` ask for; takes them out of `options`."""
     from dataclasses import fields
 
-    from deploynas.accuracy.estimation import Plan
+    from deploynas.accuracy.estimation import EstimationSettings
 
-    return Plan(**{field.name: options.pop(field.name) for field in fields(Plan)})
+    return EstimationSettings(**{field.name: options.pop(field.name) for field in fields(EstimationSettings)})
 
 
 @click.command()
@@ -109,7 +105,7 @@ def command(
     plan = plan_of(options)
     opened = open_one_shot(supernet_path, data)
     out = out or opened.run / "estimator.json"
-    samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder(folder), seed)
+    samples = Samples(opened.measure.supernet.space, opened.measure, opened.samples_folder(folder), seed)
     provenance = {"created": now(), "deploynas": __version__, "supernet": opened.about}
     with progress_bar("estimate") as on_progress:
         found = estimate(samples, plan, provenance, on_progress)

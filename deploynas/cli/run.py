@@ -17,7 +17,7 @@ from deploynas.cli.search import resources_of, with_resource_options
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimation import Plan
+    from deploynas.accuracy.estimation import EstimationSettings
     from deploynas.report.document import ReportFile
     from deploynas.search.problem import Limit
     from deploynas.shipping.delivery import Wishes
@@ -38,7 +38,7 @@ class Run:
     data: str
     recipe: Recipe
     teacher: str | None
-    plan: Plan
+    plan: EstimationSettings
     resources: tuple[Limit, ...]
     solver: str
     wishes: Wishes
@@ -186,11 +186,11 @@ def _estimate(run: Run) -> None:
     opened = open_one_shot(run.supernet, run.data)
     asked = asdict(run.plan)
     if run.estimator.exists() and not run.force:
-        provenance = getattr(load_estimator(run.estimator), "provenance", {})
+        provenance = load_estimator(run.estimator).provenance
         if provenance.get("supernet") == opened.about and provenance.get("asked") == asked:
             say(f"estimate: {run.estimator} is there")
             return
-    samples = Samples(opened.measure.decisions, opened.measure, opened.samples_folder(None), 0)
+    samples = Samples(opened.measure.supernet.space, opened.measure, opened.samples_folder(None), 0)
     made_by = {"created": now(), "deploynas": __version__, "supernet": opened.about, "asked": asked}
     with progress_bar("estimate") as on_progress:
         found = estimate(samples, run.plan, made_by, on_progress)

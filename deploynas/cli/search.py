@@ -12,7 +12,7 @@ from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimator_file import Estimator, EstimatorValidation
+    from deploynas.accuracy.estimator_file import EstimatorValidation, StoredEstimator
     from deploynas.search.problem import Limit
     from deploynas.search.result import SearchResult
     from deploynas.search.result_file import FrontierRecord, NetworkRecord, SearchFile
@@ -52,7 +52,7 @@ class Request:
     """What the options ask for, with the files read."""
 
     space: Space
-    estimator: Estimator
+    estimator: StoredEstimator
     estimator_path: Path
     tables: list[tuple[Path, Any, float | None]]  # path, LatencyTable, budget in ms
     resources: list[Limit]
@@ -257,7 +257,7 @@ def _frontier(request: Request, thin: int | None) -> SearchFile:
         raise InputError(f"`--frontier` needs one `--latency`, got {len(request.tables)}")
     _, table, budget = request.tables[0]
     limits = request.resources if budget is None else [*request.resources, Limit(table, budget)]
-    require_feasible(Problem.of(request.space, request.estimator, limits))
+    require_feasible(Problem.build(request.space, request.estimator, limits))
     points = frontier(request.space, request.estimator, table, request.resources)
     if budget is not None:
         points = points[: int((points.latencies_ms <= budget).sum())]
@@ -298,7 +298,8 @@ def _expect(document: SearchFile, validation: EstimatorValidation) -> None:
     """Write beside every prediction what it is worth in measured accuracy, where the estimator knows."""
     records: list[NetworkRecord | FrontierRecord] = [*document.networks, *document.frontier]
     for record in [*records, *(shared.own for shared in document.each)]:
-        record.expected_accuracy = validation.expected(record.accuracy)
+        if record.accuracy is not None:
+            record.expected_accuracy = validation.expected(record.accuracy)
 
 
 def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
@@ -329,7 +330,7 @@ def _dry_run(request: Request, as_json: bool) -> None:
     from deploynas.search.feasibility import cost_ranges, require_feasible
     from deploynas.search.problem import Problem
 
-    problem = Problem.of(request.space, request.estimator, [*request.devices(), *request.resources])
+    problem = Problem.build(request.space, request.estimator, [*request.devices(), *request.resources])
     ranges = cost_ranges(problem)
     failure: GateError | None = None
     try:

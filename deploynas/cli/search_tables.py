@@ -15,7 +15,7 @@ from deploynas.search.feasibility import show as cost_text
 if TYPE_CHECKING:
     from deploynas.errors import GateError
     from deploynas.search.feasibility import CostRange
-    from deploynas.search.result_file import LimitRecord, NetworkRecord, SearchFile
+    from deploynas.search.result_file import FrontierRecord, LimitRecord, NetworkRecord, SearchFile
 
 RESOURCES = ("params", "macs", "size_bytes", "peak_memory_bytes")
 
@@ -34,7 +34,7 @@ def show(document: SearchFile) -> None:
 
 def _show_network(network: NetworkRecord) -> None:
     limited = {use.name: use for use in network.limits}
-    rows = [["accuracy, for ranking", _percent(network.accuracy), "", _standard_error(network)]]
+    rows = [["accuracy, for ranking", _score(network), "", _standard_error(network)]]
     if network.expected_accuracy is not None:
         rows.append(["accuracy, to expect one-shot", _percent(network.expected_accuracy), "", ""])
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
@@ -50,7 +50,7 @@ def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
         [
             i + 1,
             *([_measured(network)] if measured else []),
-            f"{_percent(network.accuracy)} {_standard_error(network)}".strip(),
+            f"{_score(network)} {_standard_error(network)}".strip(),
             *([_percent(network.expected_accuracy)] if network.expected_accuracy is not None else []),
             *(cost_text(use.predicted) for use in network.limits),
             _depths(network.choices),
@@ -75,7 +75,7 @@ def _show_sharing(document: SearchFile) -> None:
                 record.limit,
                 cost_text(own.budget),
                 cost_text(own.predicted),
-                _percent(record.own.accuracy),
+                _score(record.own),
                 loss,
             ]
         )
@@ -90,7 +90,7 @@ def _show_frontier(document: SearchFile) -> None:
     rows = [
         [
             f"{p.latency_ms:.4f}",
-            _percent(p.accuracy),
+            _score(p),
             *([_percent(p.expected_accuracy)] if p.expected_accuracy is not None else []),
             _depths(p.choices),
         ]
@@ -152,7 +152,7 @@ def _say_trust(document: SearchFile) -> None:
     else:
         say("estimator: not validated; accuracies are for ranking")
     uses = [use for network in document.networks for use in network.limits]
-    if any(use.name.startswith("latency") and use.relative_error is None for use in uses):
+    if any(use.unit == "ms" and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")
 
 
@@ -186,6 +186,11 @@ def _depths(choices: list[list[int]]) -> str:
 
 def _percent(accuracy: float) -> str:
     return f"{100 * accuracy:.2f} %"
+
+
+def _score(record: NetworkRecord | FrontierRecord) -> str:
+    """A score that only ranks is not shown as per cent."""
+    return f"{record.score:.6g}" if record.accuracy is None else _percent(record.accuracy)
 
 
 def _standard_error(network: NetworkRecord) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploynas.accuracy.oneshot import OneShot, best_device
+from deploynas.accuracy.oneshot import SupernetMeasure, best_device
 from deploynas.errors import InputError
 from deploynas.files import content_hash, parse_json
 from deploynas.space import Architecture
-from deploynas.supernet.checkpoint import CheckpointFile, load_checkpoint
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.checkpoint_file import CheckpointFile
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.data import load_data
@@ -23,7 +24,7 @@ CALIBRATION_IMAGES = 4000
 @dataclass(frozen=True)
 class OpenedSupernet:
     run: Path  # folder
-    measure: OneShot
+    measure: SupernetMeasure
     batches: Batches
     about: dict[str, str]  # weights and split: what measurements of this supernet go by
 
@@ -63,7 +64,7 @@ def open_one_shot(supernet: Path, data: str | None = None) -> OpenedSupernet:
     weights = parse_json(path.with_suffix(".json"), CheckpointFile).weights_sha256
     return OpenedSupernet(
         path.parent,
-        OneShot(
+        SupernetMeasure(
             checkpoint.model.to(device), lambda: batches.evaluation(loaded.validation, BATCH), len(loaded.validation)
         ),
         batches,

@@ -6,6 +6,7 @@ carries the error of its predictions on whole networks that it was not fitted on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.space import Architecture, Ragged, Space
+from deploynas.space.coefficients import Cost, arrays
 
 
 class Measurement(BaseModel):
@@ -140,6 +142,14 @@ class LatencyTable:
         for s, b, c in architecture.decisions():
             total += self.block_ms[s][b][c]
         return self.fixed_ms + total
+
+    def cost(self, budget: float = math.inf) -> Cost:
+        """What a search adds up; without a budget it limits nothing."""
+        if not 0 <= self.fixed_ms < math.inf:
+            raise InputError(f"fixed_ms must be finite and not negative, got {self.fixed_ms}")
+        blocks = self.space.require_blocks(self.block_ms, f"the table of {self.device_name}", minimum=0.0)
+        name = f"latency_ms on {self.device_name}"
+        return Cost(name, "sum", "ms", self.fixed_ms, arrays(blocks), budget, self.mean_error)
 
     def half_way(self) -> float:
         """Milliseconds half-way between the fastest and the heaviest network: a budget when none is given."""

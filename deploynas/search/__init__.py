@@ -1,7 +1,6 @@
 """The search: the most accurate network within every budget, proven, and the paper's solvers beside it.
 
-This file stays light, since `import deploynas` loads it: `dn.search` is the function below, and the package
-of the same name must already be there for it to stay so (see `deploynas/__init__.py`).
+The package can be called: `deploynas.search(...)` is the function below. This file stays light.
 """
 
 from __future__ import annotations
@@ -9,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, overload
 
+from deploynas.callable_module import make_callable
 from deploynas.progress import OnProgress, silent
 
 if TYPE_CHECKING:
-    from deploynas.search.objective import Predictor
     from deploynas.search.problem import Limit
     from deploynas.search.result import SearchResult
     from deploynas.space import Space
+    from deploynas.space.coefficients import Estimator
 
 
 @overload
 def search(
     space: Space,
-    estimator: Predictor,
+    estimator: Estimator,
     limits: Sequence[Limit],
     solver: str = ...,
     top: None = ...,
@@ -32,7 +32,7 @@ def search(
 @overload
 def search(
     space: Space,
-    estimator: Predictor,
+    estimator: Estimator,
     limits: Sequence[Limit],
     solver: str = ...,
     *,
@@ -42,7 +42,7 @@ def search(
 ) -> list[SearchResult]: ...
 def search(
     space: Space,
-    estimator: Predictor,
+    estimator: Estimator,
     limits: Sequence[Limit],
     solver: str = "exact",
     top: int | None = None,
@@ -62,7 +62,10 @@ def search(
 
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
         raise InputError(f"top must be a whole number of at least 1, got {top!r}")
-    problem = Problem.of(space, estimator, limits)
+    problem = Problem.build(space, estimator, limits)
     solutions = load_solver(solver, seed).solve(problem, top or 1, on_progress)
     results = [describe(problem, estimator, solution) for solution in solutions]
     return results if top is not None else results[0]
+
+
+make_callable(__name__)

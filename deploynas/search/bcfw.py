@@ -11,22 +11,25 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
-from deploynas.search.frontier import separable
 from deploynas.search.local import improve
-from deploynas.search.networks import Evaluator, Networks, from_architectures, join
+from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
-from deploynas.search.solver import Solution
+from deploynas.search.solver import Solution, separable
+from deploynas.space.coefficients import SeparableObjective
 
-STANDSTILL = 1e-9  # a gain in accuracy that is none
+STANDSTILL = 1e-9  # a gain in score that is none
 
 
 @dataclass(frozen=True)
 class Bcfw:
+    handles: ClassVar = (SeparableObjective,)
+
     seed: int = 0
     iterations: int = 2000  # the paper's; it has stopped moving long before
     starts: int = 48
@@ -35,14 +38,14 @@ class Bcfw:
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         separable(problem, "`bcfw`")
-        fallback = from_architectures(problem.space, [require_feasible(problem)])
         evaluator = Evaluator(problem)
+        fallback = Networks.from_rows(evaluator.decisions, problem.space.rows([require_feasible(problem)]))
         alpha, beta = self.relaxed(evaluator)
         found = join(_rounded(alpha, beta), fallback)
         found = found[evaluator.within(found)]
         found = join(improve(evaluator, found, self.improved), found)
         ranked = evaluator.best_distinct(found, top)
-        return [Solution(arch, accuracy, "bcfw", optimal=False, gap=None) for accuracy, arch in ranked]
+        return [Solution(arch, score, "bcfw", optimal=False, gap=None) for score, arch in ranked]
 
     def relaxed(self, evaluator: Evaluator) -> tuple[np.ndarray, np.ndarray]:
         """alpha[start][stage][block][configuration] and beta[start][stage][depth] where Algorithm 1 stops."""

@@ -7,21 +7,24 @@ ones. A child over a budget is rejected and drawn again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
-from deploynas.search.networks import Evaluator, Networks, from_architectures, join, random_networks
+from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
 from deploynas.search.solver import Solution
+from deploynas.space.coefficients import Objective
 
 MAX_DRAWS = 20  # of a generation's children; what is then still missing are copies of parents
 
 
 @dataclass(frozen=True)
 class Evolution:
+    handles: ClassVar = (Objective,)  # all it does is ask
+
     seed: int = 0
     population: int = 100
     generations: int = 500
@@ -31,10 +34,10 @@ class Evolution:
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         rng = np.random.default_rng(self.seed)
-        inside = from_architectures(problem.space, [require_feasible(problem)])
         evaluator = Evaluator(problem)
+        inside = Networks.from_rows(evaluator.decisions, problem.space.rows([require_feasible(problem)]))
         people = self._first_generation(evaluator, rng, inside)
-        worth = evaluator.accuracies(people)
+        worth = evaluator.scores(people)
         kept = max(2, round(self.parent_ratio * self.population))
         elders = max(kept, top)  # the best ever seen, each once
         for generation in range(self.generations):
@@ -46,14 +49,14 @@ class Evolution:
                 self._feasible(evaluator, rng, parents, mutants, self._mutated),
                 self._feasible(evaluator, rng, parents, self.population - mutants, self._crossed),
             )
-            people, worth = join(people, children), np.concatenate([worth, evaluator.accuracies(children)])
+            people, worth = join(people, children), np.concatenate([worth, evaluator.scores(children)])
             on_progress((generation + 1) / self.generations, f"generation {generation + 1}")
         ranked = evaluator.best_distinct(people, top)
-        return [Solution(arch, accuracy, "evolution", optimal=False, gap=None) for accuracy, arch in ranked]
+        return [Solution(arch, score, "evolution", optimal=False, gap=None) for score, arch in ranked]
 
     def _first_generation(self, evaluator: Evaluator, rng: np.random.Generator, inside: Networks) -> Networks:
         """Random networks; those over a budget take over decisions of one that is not, until they are not."""
-        people = random_networks(evaluator.problem.space, rng, self.population)
+        people = _drawn(evaluator, rng, self.population)
         decisions = people.configs[0].size + people.depths[0].size
         urn = rng.permuted(np.tile(np.arange(decisions), (self.population, 1)), axis=1)
         for turn in range(decisions):
@@ -79,7 +82,7 @@ class Evolution:
 
     def _mutated(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
         chosen = parents[rng.integers(len(parents), size=count)]
-        fresh = random_networks(evaluator.problem.space, rng, count)
+        fresh = _drawn(evaluator, rng, count)
         take = rng.random((count, chosen.configs[0].size + chosen.depths[0].size)) < self.mutation_probability
         return _blend(chosen, fresh, take)
 
@@ -87,6 +90,10 @@ class Evolution:
         mothers, fathers = rng.integers(len(parents), size=(2, count))
         take = rng.random((count, parents.configs[0].size + parents.depths[0].size)) < 0.5
         return _blend(parents[mothers], parents[fathers], take)
+
+
+def _drawn(evaluator: Evaluator, rng: np.random.Generator, count: int) -> Networks:
+    return Networks.from_rows(evaluator.decisions, evaluator.decisions.draw(count, rng))
 
 
 class _Draw(Protocol):

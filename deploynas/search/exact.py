@@ -4,28 +4,31 @@ that couples stages: from the integer linear form.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.frontier import problem_frontier
-from deploynas.search.objective import Separable
-from deploynas.search.problem import Cost, Problem
+from deploynas.search.milp import Milp
+from deploynas.search.problem import Problem
 from deploynas.search.ranking import k_best
-from deploynas.search.solver import Solution
+from deploynas.search.solver import Solution, cannot_maximise
+from deploynas.space.coefficients import Cost, CoupledObjective, SeparableObjective
 
 
 @dataclass(frozen=True)
 class Exact:
+    handles: ClassVar = (SeparableObjective, CoupledObjective)
+
     seed: int = 0  # draws nothing; every solver takes one
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
-        if len(problem.additive) > 1 or not isinstance(problem.objective, Separable):
-            from deploynas.search.milp import Milp
-
+        if not isinstance(problem.objective, self.handles):
+            raise cannot_maximise("`exact`", problem.objective)
+        if len(problem.additive) > 1 or isinstance(problem.objective, CoupledObjective):
             solutions = Milp().solve(problem, top, on_progress)
             return [replace(solution, solver="exact") for solution in solutions]
         require_feasible(problem)
@@ -35,11 +38,11 @@ class Exact:
             ranked = k_best(problem, top)
         else:
             point = problem_frontier(problem)[-1]  # the frontier ends at the budget
-            ranked = [(point.accuracy, point.architecture)]
-        return [Solution(arch, accuracy, "exact", optimal=True, gap=0.0) for accuracy, arch in ranked]
+            ranked = [(point.score, point.architecture)]
+        return [Solution(arch, score, "exact", optimal=True, gap=0.0) for score, arch in ranked]
 
 
 def _nothing(problem: Problem) -> Cost:
     """A limit that nothing counts against: the frontier is then the one best network."""
-    blocks = tuple(np.zeros((stage.max_depth, len(stage.configs))) for stage in problem.space.stages)
-    return Cost("nothing", "sum", 0.0, blocks, math.inf, None)
+    blocks = tuple(np.zeros_like(allowed, dtype=float) for allowed in problem.allowed)
+    return Cost("nothing", "sum", "count", 0.0, blocks)

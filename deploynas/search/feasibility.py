@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from deploynas.errors import GateError
-from deploynas.search.problem import Cost, Problem
+from deploynas.search.integer_form import nearest_network
+from deploynas.search.networks import Evaluator, Networks
+from deploynas.search.problem import Problem
 from deploynas.space import Architecture
+from deploynas.space.coefficients import Cost
 
 
 @dataclass(frozen=True)
@@ -58,18 +61,17 @@ def dearest_network(problem: Problem, cost: Cost) -> Architecture:
 
 def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[CostRange]:
     """What every limit's cost ranges over in the whole space, before anything is solved."""
-    from deploynas.search.networks import Evaluator, random_networks
-
     free = problem.without([cost.name for cost in problem.costs])
-    drawn = random_networks(problem.space, np.random.default_rng(seed), networks)
+    decisions = problem.space.decisions
+    drawn = Networks.from_rows(decisions, decisions.draw(networks, np.random.default_rng(seed)))
     ranges = []
     for cost, costs in zip(problem.costs, Evaluator(problem).costs(drawn), strict=True):
         ranges.append(
             CostRange(
                 cost,
-                cost.of(cheapest_network(free, cost)),
+                cost.total(cheapest_network(free, cost)),
                 float(np.median(costs)),
-                cost.of(dearest_network(free, cost)),
+                cost.total(dearest_network(free, cost)),
                 float(np.mean(costs <= cost.budget)),
             )
         )
@@ -89,7 +91,7 @@ def _extreme(problem: Problem, cost: Cost, largest: bool) -> Architecture:
 def _usable_depths(problem: Problem, s: int) -> list[int]:
     """The depths of a stage whose blocks all have something allowed to choose."""
     blocks = int(np.append(problem.allowed[s].any(axis=1), False).argmin())
-    return [depth for depth in problem.space.stages[s].depths if depth <= blocks]
+    return [depth for depth in problem.space.decisions.groups[s].depths if depth <= blocks]
 
 
 def _forbidden_everywhere(problem: Problem) -> bool:
@@ -98,13 +100,11 @@ def _forbidden_everywhere(problem: Problem) -> bool:
 
 def _together(problem: Problem) -> Architecture:
     """Each limit can be kept alone; can all at once? Minimise the largest cost / budget."""
-    from deploynas.search.milp import nearest_network
-
     nearest = nearest_network(problem)
     if problem.allows(nearest):
         return nearest
-    shown = "; ".join(f"{c.name} {show(c.of(nearest))} of {show(c.budget)}" for c in problem.additive)
-    over = max(c.of(nearest) / c.budget for c in problem.additive)
+    shown = "; ".join(f"{c.name} {show(c.total(nearest))} of {show(c.budget)}" for c in problem.additive)
+    over = max(c.total(nearest) / c.budget for c in problem.additive)
     raise GateError(
         f"each limit can be met alone but not all together: the network that comes closest needs {shown}",
         hint=f"raise the budgets by {np.ceil(1000 * (over - 1)) / 10:g} % or more, or leave a limit out",
@@ -112,8 +112,8 @@ def _together(problem: Problem) -> Architecture:
 
 
 def _out_of_reach(cost: Cost, cheapest: Architecture, among: str = "") -> GateError:
-    least = cost.of(cheapest)
-    word = "fastest" if cost.name.startswith("latency") else "smallest"
+    least = cost.total(cheapest)
+    word = "fastest" if cost.unit == "ms" else "smallest"
     return GateError(
         f"{cost.name}: no network is within {show(cost.budget)}; the {word}{among} needs {show(least)}: {cheapest}",
         hint=f"a budget of at least {show(least, up=True)} can be met",

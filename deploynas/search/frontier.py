@@ -1,6 +1,6 @@
 """Every optimal network for one latency table, exact: merging of non-dominated lists (METHODS 1, "Latency").
 
-Prefixes of a network are compared by (cost, accuracy): one that costs no less and is worth no more than
+Prefixes of a network are compared by (cost, score): one that costs no less and is worth no more than
 another can never lead to a better network, whatever follows. So the list of non-dominated prefixes is carried
 from block to block, a stage's depths are merged at its end, and what is left after the last stage is the
 answer for every budget. The work is (length of the list) x (configurations) a block: it grows gently with the
@@ -17,10 +17,11 @@ from typing import overload
 
 import numpy as np
 
-from deploynas.errors import InputError
-from deploynas.search.objective import Predictor, Separable, Walk
-from deploynas.search.problem import Cost, Limit, Problem, Table, table_cost
+from deploynas.errors import GateError, InputError
+from deploynas.search.problem import Limit, Problem, table_cost
+from deploynas.search.solver import separable
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Cost, Estimator, Priced, Scale, Walk
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,24 @@ class Layer:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """A network that no other beats in both accuracy and latency."""
+    """A network that no other beats in both score and latency."""
 
     architecture: Architecture
-    accuracy: float
+    score: float
     latency_ms: float
+    scale: Scale = "accuracy"
+
+    @property
+    def accuracy(self) -> float | None:
+        """The score, if it is an accuracy (0..1); None if it only ranks."""
+        return self.score if self.scale == "accuracy" else None
 
 
 class Frontier(Sequence[FrontierPoint]):
     """All of them, fastest first. Architectures are put together only when they are looked at."""
 
-    def __init__(self, space: Space, layer: Layer, positions: np.ndarray | None = None) -> None:
-        self._space, self._layer = space, layer
+    def __init__(self, space: Space, layer: Layer, scale: Scale, positions: np.ndarray | None = None) -> None:
+        self._space, self._layer, self.scale = space, layer, scale
         self._positions = np.arange(len(layer.cost)) if positions is None else positions
 
     @cached_property
@@ -68,8 +75,16 @@ class Frontier(Sequence[FrontierPoint]):
         return self._layer.cost[self._positions]
 
     @cached_property
-    def accuracies(self) -> np.ndarray:
+    def scores(self) -> np.ndarray:
+        """What was maximised, rising."""
         return self._layer.value[self._positions]
+
+    @property
+    def accuracies(self) -> np.ndarray:
+        """The scores, if they are accuracies (0..1)."""
+        if self.scale != "accuracy":
+            raise InputError("these scores only rank networks, they are no accuracies", hint="see `.scores`")
+        return self.scores
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -80,10 +95,11 @@ class Frontier(Sequence[FrontierPoint]):
     def __getitem__(self, i: slice) -> Frontier: ...
     def __getitem__(self, i: int | slice) -> FrontierPoint | Frontier:
         if isinstance(i, slice):
-            return Frontier(self._space, self._layer, self._positions[i])
+            return self._at(self._positions[i])
         position = int(self._positions[i])
         architecture = self._space.architecture(self._layer.choices(position))
-        return FrontierPoint(architecture, float(self._layer.value[position]), float(self._layer.cost[position]))
+        score, latency_ms = float(self._layer.value[position]), float(self._layer.cost[position])
+        return FrontierPoint(architecture, score, latency_ms, self.scale)
 
     def __iter__(self) -> Iterator[FrontierPoint]:
         return (self[i] for i in range(len(self)))
@@ -92,6 +108,21 @@ class Frontier(Sequence[FrontierPoint]):
         """The optimum for one budget; None if even the fastest network is over it."""
         count = int(np.searchsorted(self.latencies_ms, budget_ms, side="right"))
         return self[count - 1] if count else None
+
+    def reaching(self, accuracy: float) -> FrontierPoint | None:
+        """The fastest network that reaches an accuracy (or a score, if scores only rank); None if none does."""
+        first = int(np.searchsorted(self.scores, accuracy, side="left"))
+        return self[first] if first < len(self) else None
+
+    def knee(self, within: float = 0.01) -> FrontierPoint:
+        """The fastest network that is at most `within` less accurate than the best: the budget when none is given."""
+        if not 0 <= within < math.inf:
+            raise InputError(f"`within` is a fraction of accuracy, 0 or more, got {within}")
+        if not len(self):
+            raise GateError("no network is within the limits, so none is nearly the best")
+        found = self.reaching(float(self.accuracies[-1]) - within)
+        assert found is not None, "the best network reaches its own accuracy"
+        return found
 
     def thin(self, count: int) -> Frontier:
         """The optimum for each of `count` evenly spaced budgets, from the fastest network to the best."""
@@ -102,12 +133,15 @@ class Frontier(Sequence[FrontierPoint]):
         budgets = np.linspace(self.latencies_ms[0], self.latencies_ms[-1], count)
         budgets[-1] = self.latencies_ms[-1]
         kept = np.unique(np.searchsorted(self.latencies_ms, budgets, side="right") - 1)
-        return Frontier(self._space, self._layer, self._positions[kept])
+        return self._at(self._positions[kept])
+
+    def _at(self, positions: np.ndarray) -> Frontier:
+        return Frontier(self._space, self._layer, self.scale, positions)
 
 
-def frontier(space: Space, estimator: Predictor, table: Table, limits: Sequence[Limit] = ()) -> Frontier:
+def frontier(space: Space, estimator: Estimator, table: Priced, limits: Sequence[Limit] = ()) -> Frontier:
     """Every optimal network for the table. `limits` may forbid configurations (`peak_memory_bytes`)."""
-    problem = Problem.of(space, estimator, limits)
+    problem = Problem.build(space, estimator, limits)
     if problem.additive:
         raise InputError(
             f"a frontier has one cost, its table's latency; {problem.additive[0].name} would be a second",
@@ -121,7 +155,7 @@ def problem_frontier(problem: Problem) -> Frontier:
     objective = separable(problem, "the frontier")
     (cost,) = problem.additive
     if any(other.fixed > other.budget for other in problem.costs):
-        return Frontier(problem.space, Layer(np.empty(0), np.empty(0)))
+        return Frontier(problem.space, Layer(np.empty(0), np.empty(0)), objective.scale)
     layer = Layer(np.zeros(1), np.full(1, objective.base))
     for s, walks in enumerate(objective.stages):
         layer = end_stage([
@@ -132,17 +166,7 @@ def problem_frontier(problem: Problem) -> Frontier:
     # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal
     total = cost.fixed + layer.cost
     kept = undominated(total, layer.value)
-    return Frontier(problem.space, replace(layer, cost=total), kept)
-
-
-def separable(problem: Problem, what: str) -> Separable:
-    """The objective of a problem that separates by stage; an error that names the alternatives otherwise."""
-    if isinstance(problem.objective, Separable):
-        return problem.objective
-    raise InputError(
-        f"{what} needs an estimator that separates by stage, and this one has terms across stages",
-        hint="use `--solver milp` (exact, for a quadratic estimator) or `--solver evolution`",
-    )
+    return Frontier(problem.space, replace(layer, cost=total), objective.scale, kept)
 
 
 def _walk(layer: Layer, walk: Walk, cost: Cost, s: int, allowed: np.ndarray) -> Iterator[tuple[Layer, float]]:

@@ -28,7 +28,7 @@ class _Moves:
 
 def improve(evaluator: Evaluator, networks: Networks, count: int) -> Networks:
     """The `count` best of the networks (all within the limits), each moved until no pair of moves pays."""
-    best = np.argsort(-evaluator.accuracies(networks), kind="stable")[:count]
+    best = np.argsort(-evaluator.scores(networks), kind="stable")[:count]
     return join(networks[:0], *(_climb(evaluator, networks[best[i : i + 1]]) for i in range(len(best))))
 
 
@@ -39,7 +39,7 @@ def _climb(evaluator: Evaluator, network: Networks) -> Networks:
         # checked exactly: the differences above were summed in another order
         if better is None or not evaluator.within(better)[0]:
             break
-        if evaluator.accuracies(better)[0] <= evaluator.accuracies(network)[0]:
+        if evaluator.scores(better)[0] <= evaluator.scores(network)[0]:
             break
         network = better
     return network

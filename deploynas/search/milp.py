@@ -1,284 +1,56 @@
-"""The integer linear form (`scipy.optimize.milp`): any number of limits, estimators that couple stages.
+"""The solver on the integer linear form: any number of limits, estimators that couple stages.
 
-Products of eq. 3 need no products here. With beta[s,d] (stage s has depth d) and z[s,b,c] (block b takes
-part, with configuration c) both binary, `sum_c z[s,b,c] = sum_{d >= b} beta[s,d]` says all there is to say,
-and worth and cost are linear: 255 variables and 25 rows for the 5 x 4 x 12 space, against 720 products in the
-naive form. Products across stages are linearised row against row (see `_products`), which is much tighter
-than one by one.
-
-The solver under it works with tolerances, we do not: every network it returns is checked, and one that is
-over a budget by a rounding error is cut off, as are those already found when the next best is wanted. Its
-proof of optimality holds up to about 1e-9 of the largest coefficient of the objective.
+The program under it works with tolerances, we do not: every network it returns is checked, and one that is over a
+budget by a rounding error is cut off, as are those already found when the next best is wanted. Its proof of
+optimality holds up to about 1e-9 of the largest coefficient of the objective.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from deploynas.errors import DeployNASError, GateError, InputError
+from deploynas.errors import GateError
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
-from deploynas.search.objective import Coupled, Encoding, Exit, Opaque, Separable, Walk
+from deploynas.search.integer_form import MAX_REJECTED, IntegerForm
 from deploynas.search.problem import Problem
-from deploynas.search.solver import Solution
-from deploynas.space import Architecture
+from deploynas.search.solver import Solution, cannot_maximise
+from deploynas.space.coefficients import CoupledObjective, SeparableObjective
 
-SCALE = 1e3  # rows and objective are scaled so that the solver's absolute tolerances (1e-6) mean 1e-9 of ours
-Block = dict[int, int]  # configuration -> its variable
-MAX_REJECTED = 50  # networks over by a rounding error, before all that come so close are given up
 RAISE_BUDGET = "raise them by a millionth"
-OPTIMAL, INFEASIBLE = 0, 2  # of `scipy.optimize.milp`
 
 
 @dataclass(frozen=True)
 class Milp:
+    handles: ClassVar = (SeparableObjective, CoupledObjective)
+
     seed: int = 0  # draws nothing; every solver takes one
     time_limit_s: float = 60.0  # of one solve; when it ends, the best so far with its proven gap
 
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
-        if isinstance(problem.objective, Opaque):
-            raise InputError("the integer form needs an estimator with coefficients", hint="use `--solver evolution`")
+        if not isinstance(problem.objective, self.handles):
+            raise cannot_maximise("the integer form", problem.objective)
         require_feasible(problem)
         form = IntegerForm(problem)
         found: list[Solution] = []
-        rejected: list[float] = []  # accuracies of networks that were over a budget by a rounding error
+        rejected: list[float] = []  # scores of networks that were over a budget by a rounding error
         while len(found) < top:
             outcome = form.maximise(self.time_limit_s)
             if outcome is None:
                 break  # every network has been found
             architecture, gap = outcome
-            accuracy = problem.accuracy(architecture)
+            score = problem.score(architecture)
             form.cut_off(architecture)
             if not problem.allows(architecture):
-                rejected.append(accuracy)
+                rejected.append(score)
                 if len(rejected) == MAX_REJECTED:
                     form.tighten()
                 continue
             if len(rejected) >= MAX_REJECTED:  # one of those that were not looked at might have fitted
-                gap = max(gap, max(rejected) - accuracy)
-            found.append(Solution(architecture, accuracy, "milp", optimal=gap <= 0.0, gap=gap))
+                gap = max(gap, max(rejected) - score)
+            found.append(Solution(architecture, score, "milp", optimal=gap <= 0.0, gap=gap))
             on_progress(len(found) / top, f"{len(found)} of {top} networks")
         if not found:
             raise GateError("networks come within a rounding error of the budgets, none within them", RAISE_BUDGET)
-        return sorted(found, key=lambda solution: -solution.accuracy)
-
-
-def nearest_network(problem: Problem) -> Architecture:
-    """A network within all limits if there is one, else one that minimises the largest cost / budget."""
-    form = IntegerForm(replace(problem, objective=_zero_objective(problem)), stretch=True)
-    nearest: Architecture | None = None
-    for _ in range(MAX_REJECTED):
-        outcome = form.maximise(60.0)
-        if outcome is None:
-            break
-        nearest = outcome[0]
-        if problem.allows(nearest) or any(c.of(nearest) > c.budget * (1 + 1e-7) for c in problem.additive):
-            break
-        form.cut_off(nearest)  # over by a rounding error: another may fit
-    assert nearest is not None, "limits on a maximum were checked before"
-    return nearest
-
-
-@dataclass
-class _Rows:
-    """Constraints `low <= row . variables <= high`, as sparse triples."""
-
-    row: list[int] = field(default_factory=list)
-    column: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    low: list[float] = field(default_factory=list)
-    high: list[float] = field(default_factory=list)
-
-    def add(self, entries: dict[int, float], low: float, high: float) -> None:
-        self.row += [len(self.low)] * len(entries)
-        self.column += entries.keys()
-        self.value += entries.values()
-        self.low.append(low)
-        self.high.append(high)
-
-
-class IntegerForm:
-    """A problem as variables, rows and an objective; networks are cut off one by one as they are found."""
-
-    def __init__(self, problem: Problem, stretch: bool = False) -> None:
-        self.problem, self.rows = problem, _Rows()
-        self.objective: list[float] = []
-        self.integral: list[int] = []
-        self.upper: list[float] = []
-        self.beta: list[list[int]] = []  # [stage][depth]
-        self.blocks: list[tuple[int, int, Block]] = []  # (stage, block, its variables), of all walks
-        self.walk: list[list[list[Block]]] = []  # [stage][depth] -> the blocks of the walk that ends there
-        coupled = problem.objective if isinstance(problem.objective, Coupled) else None
-        objective = _zero_objective(problem) if coupled else problem.objective
-        assert isinstance(objective, Separable)
-        for s, walks in enumerate(objective.stages):
-            self._stage(s, walks)
-        self._limits(self._variable(-1.0, integral=False, upper=np.inf) if stretch else None)
-        if coupled:
-            self._products(coupled)
-
-    def _variable(self, worth: float, integral: bool = True, upper: float = 1.0) -> int:
-        self.objective.append(worth)
-        self.integral.append(int(integral))
-        self.upper.append(upper)
-        return len(self.objective) - 1
-
-    def _stage(self, s: int, walks: tuple[Walk, ...]) -> None:
-        exits = sorted((leave for walk in walks for leave in walk.exits), key=lambda e: e.depth_index)
-        beta = [self._variable(leave.bonus) for leave in exits]
-        self.rows.add(dict.fromkeys(beta, 1.0), 1, 1)
-        by_depth: list[list[Block]] = [[] for _ in beta]
-        for walk in walks:
-            blocks: list[Block] = []
-            for b in range(walk.exits[-1].depth):
-                allowed = np.flatnonzero(self.problem.allowed[s][b])
-                blocks.append({int(c): self._variable(float(walk.value[b, c])) for c in allowed})
-                row = dict.fromkeys(blocks[b].values(), 1.0)
-                row.update({beta[leave.depth_index]: -1.0 for leave in walk.exits if leave.depth > b})
-                self.rows.add(row, 0, 0)
-                self.blocks.append((s, b, blocks[b]))
-            for leave in walk.exits:
-                by_depth[leave.depth_index] = blocks
-        self.beta.append(beta)
-        self.walk.append(by_depth)
-
-    def _limits(self, stretch: int | None) -> None:
-        """Cost at most the budget, or with `stretch` at most that many times the budget."""
-        self.first_limit = len(self.rows.low)
-        for cost in self.problem.additive:
-            scale = SCALE / cost.budget
-            row = {
-                variable: scale * float(cost.blocks[s][b, c])
-                for s, b, block in self.blocks
-                for c, variable in block.items()
-            }
-            if stretch is None:
-                self.rows.add(row, -np.inf, scale * (cost.budget - cost.fixed))
-            else:
-                self.rows.add({**row, stretch: -SCALE}, -np.inf, -scale * cost.fixed)
-
-    def _products(self, form: Coupled) -> None:
-        """Add base + linear . x + pairs, with x written in our variables.
-
-        x[i] x[j] summed over the pairs of two one-hot rows R and Q: subtracting the least value of every i
-        leaves nothing negative (a row sums to one, so the subtracted part is linear), and then y[i,j] <=
-        needs only sum_j y[i,j] <= x[i] and sum_i y[i,j] <= x[j].
-        """
-        encoding = Encoding(self.problem.space)
-        entries = self._entries(encoding)
-        linear = form.linear.copy()
-        matrix, row_of = form.matrix, encoding.row_of
-        coupled_rows = {(row_of[i], row_of[j]) for i, j in zip(form.first, form.second, strict=True)}
-        ends = np.append(encoding.row_starts[1:], encoding.size)
-        for r, q in sorted(coupled_rows):
-            if r == q:
-                continue  # two entries of a one-hot row are never both 1
-            rows, columns = (
-                np.arange(encoding.row_starts[r], ends[r]),
-                np.arange(encoding.row_starts[q], ends[q]),
-            )
-            values = matrix[np.ix_(rows, columns)]
-            least = values.min(axis=1)
-            linear[rows] += least
-            self._product_rows(entries, rows, columns, values - least[:, None])
-        for i, (expression, _) in enumerate(entries):
-            for variable, factor in expression.items():
-                self.objective[variable] += factor * linear[i]
-
-    def _product_rows(
-        self,
-        entries: list[tuple[dict[int, float], float]],
-        rows: np.ndarray,
-        columns: np.ndarray,
-        worth: np.ndarray,
-    ) -> None:
-        by_column: dict[int, dict[int, float]] = {}
-        for i, values in zip(rows, worth, strict=True):
-            by_row: dict[int, float] = {}
-            for j, value in zip(columns, values, strict=True):
-                if value > 0:
-                    y = self._variable(float(value), integral=False)
-                    by_row[y] = 1.0
-                    by_column.setdefault(int(j), {})[y] = 1.0
-            self._at_most(by_row, entries[i])
-        for j, products in by_column.items():
-            self._at_most(products, entries[j])
-
-    def _at_most(self, products: dict[int, float], entry: tuple[dict[int, float], float]) -> None:
-        if products:
-            expression, constant = entry
-            self.rows.add({**products, **{v: -factor for v, factor in expression.items()}}, -np.inf, constant)
-
-    def _entries(self, encoding: Encoding) -> list[tuple[dict[int, float], float]]:
-        """Every entry of the encoding as (variables with factors, constant).
-
-        alpha[s,b,c] is z[s,b,c], but a block that takes no part is encoded as configuration 0.
-        """
-        entries: list[tuple[dict[int, float], float]] = [({}, 0.0) for _ in range(encoding.size)]
-        for s, (stage, beta) in enumerate(zip(self.problem.space.stages, self.beta, strict=True)):
-            for b, block in enumerate(self.walk[s][-1]):
-                for c, variable in block.items():
-                    entries[encoding.block_row[s][b] + c][0][variable] = 1.0
-                first = entries[encoding.block_row[s][b]][0]
-                first.update({beta[i]: 1.0 for i, depth in enumerate(stage.depths) if depth <= b})
-            for i, variable in enumerate(beta):
-                entries[encoding.depth_row[s] + i][0][variable] = 1.0
-        return entries
-
-    def cut_off(self, architecture: Architecture) -> None:
-        """Exclude one network: not all of its decisions may be taken together."""
-        taken = []
-        for s, choice in enumerate(architecture.choices):
-            i = self.problem.space.stages[s].depths.index(len(choice))
-            taken += [self.beta[s][i], *(self.walk[s][i][b][c] for b, c in enumerate(choice))]
-        self.rows.add(dict.fromkeys(taken, 1.0), -np.inf, len(taken) - 1)
-
-    def tighten(self) -> None:
-        """Lower the budgets by ten times what the solver's tolerance lets through."""
-        for row in range(self.first_limit, self.first_limit + len(self.problem.additive)):
-            self.rows.high[row] -= 1e-8 * SCALE
-
-    def maximise(self, time_limit_s: float) -> tuple[Architecture, float] | None:
-        """The best network that is left and its proven gap; None if there is none."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-        from scipy.sparse import csr_array
-
-        worth = np.array(self.objective)
-        scale = SCALE / (float(np.abs(worth).max()) or 1.0)
-        shape = (len(self.rows.low), len(worth))
-        matrix = csr_array((self.rows.value, (self.rows.row, self.rows.column)), shape=shape)
-        result = milp(
-            -scale * worth,
-            integrality=np.array(self.integral),
-            bounds=Bounds(0, np.array(self.upper)),
-            constraints=LinearConstraint(matrix, np.array(self.rows.low), np.array(self.rows.high)),
-            options={"mip_rel_gap": 0.0, "time_limit": time_limit_s},
-        )
-        if result.status == INFEASIBLE:
-            return None
-        if result.x is None:
-            raise DeployNASError(
-                f"the integer solver found nothing in {time_limit_s:g} s ({result.message})",
-                hint="use `--solver evolution`",
-            )
-        proven = result.status == OPTIMAL
-        gap = 0.0 if proven else max(0.0, float(result.fun - result.mip_dual_bound) / scale)
-        return self.architecture(result.x), gap
-
-    def architecture(self, x: np.ndarray) -> Architecture:
-        choices = []
-        for s, (stage, beta) in enumerate(zip(self.problem.space.stages, self.beta, strict=True)):
-            i = int(x[beta].argmax())
-            blocks = self.walk[s][i][: stage.depths[i]]
-            choices.append([max(block, key=lambda c: x[block[c]]) for block in blocks])
-        return self.problem.space.architecture(choices)
-
-
-def _zero_objective(problem: Problem) -> Separable:
-    stages = []
-    for stage in problem.space.stages:
-        exits = tuple(Exit(i, depth, 0.0) for i, depth in enumerate(stage.depths))
-        stages.append((Walk(np.zeros((stage.max_depth, len(stage.configs))), exits),))
-    return Separable(0.0, tuple(stages))
+        return sorted(found, key=lambda solution: -solution.score)

@@ -17,36 +17,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
 
 import numpy as np
 
 from deploynas.costs import ADDITIVE, RESOURCES, resource_table
 from deploynas.errors import InputError
-from deploynas.search.objective import Objective, Predictor, objective_of
-from deploynas.space import Architecture, Ragged, Space
+from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Cost, Estimator, Objective, Priced, Unit, arrays, require_estimator
 
-
-class Table(Protocol):
-    """A latency table, as far as a search looks at it."""
-
-    @property
-    def space(self) -> Space: ...
-    @property
-    def fixed_ms(self) -> float: ...
-    @property
-    def block_ms(self) -> Ragged: ...
-    @property
-    def device_name(self) -> str: ...
-    @property
-    def mean_error(self) -> float | None: ...
+UNITS: dict[str, Unit] = {"params": "count", "macs": "count", "size_bytes": "bytes", "peak_memory_bytes": "bytes"}
 
 
 @dataclass(frozen=True)
 class Limit:
     """At most `budget` of a latency table's milliseconds, or of a resource (`params`, `macs`, ...)."""
 
-    of: Table | str
+    of: Priced | str
     budget: float
 
     def __post_init__(self) -> None:
@@ -62,30 +48,7 @@ class Limit:
 
     @property
     def name(self) -> str:
-        return self.of if isinstance(self.of, str) else f"latency_ms on {self.of.device_name}"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One limit by its coefficients: what a network costs, and how much it may."""
-
-    name: str
-    kind: Literal["sum", "max"]
-    fixed: float
-    blocks: tuple[np.ndarray, ...]  # [stage] -> [block][configuration], not negative
-    budget: float
-    relative_error: float | None  # validated, of a prediction; None: not known (or exact, for a resource)
-
-    def of(self, architecture: Architecture) -> float:
-        if self.kind == "max":
-            return max([self.fixed, *(float(self.blocks[s][b, c]) for s, b, c in architecture.decisions())])
-        total = 0.0
-        for s, b, c in architecture.decisions():
-            total += float(self.blocks[s][b, c])
-        return self.fixed + total
-
-    def allows(self, architecture: Architecture) -> bool:
-        return self.of(architecture) <= self.budget
+        return self.of if isinstance(self.of, str) else self.of.cost().name
 
 
 @dataclass(frozen=True)
@@ -97,9 +60,11 @@ class Problem:
     costs: tuple[Cost, ...]
 
     @classmethod
-    def of(cls, space: Space, estimator: Predictor, limits: Sequence[Limit]) -> Problem:
-        costs = tuple(_cost(space, limit) for limit in limits)
-        return cls(space, objective_of(space, estimator), _with_distinct_names(costs))
+    def build(cls, space: Space, estimator: Estimator, limits: Sequence[Limit]) -> Problem:
+        require_estimator(estimator)
+        space.require_hash(estimator.space.hash, "the estimator")
+        costs = tuple(_limited(space, limit) for limit in limits)
+        return cls(space, estimator.objective(), _with_distinct_names(costs))
 
     @property
     def additive(self) -> tuple[Cost, ...]:
@@ -109,16 +74,17 @@ class Problem:
     @cached_property
     def allowed(self) -> tuple[np.ndarray, ...]:
         """[stage] -> [block][configuration]: what the limits on a maximum leave to choose from."""
-        shapes = [(stage.max_depth, len(stage.configs)) for stage in self.space.stages]
-        allowed = [np.ones(shape, dtype=bool) for shape in shapes]
+        groups = self.space.decisions.groups
+        allowed = [np.ones((len(group.choices), len(group.choices[0].options)), dtype=bool) for group in groups]
         for cost in self.costs:
             if cost.kind == "max":
                 for s, blocks in enumerate(cost.blocks):
                     allowed[s] &= blocks <= cost.budget
         return tuple(allowed)
 
-    def accuracy(self, architecture: Architecture) -> float:
-        return self.objective.accuracy(architecture)
+    def score(self, architecture: Architecture) -> float:
+        """What is maximised."""
+        return self.objective.score(architecture)
 
     def allows(self, architecture: Architecture) -> bool:
         """Whether the network keeps every limit."""
@@ -129,30 +95,27 @@ class Problem:
         return replace(self, costs=tuple(cost for cost in self.costs if cost.name not in dropped))
 
 
-def table_cost(space: Space, table: Table, budget: float = math.inf) -> Cost:
+def table_cost(space: Space, table: Priced, budget: float = math.inf) -> Cost:
     """The latencies of a table as a limit; without a budget it limits nothing."""
-    if not hasattr(table, "block_ms"):
+    if not isinstance(table, Priced):
         raise InputError(f"expected a latency table, got {type(table).__name__}")
-    name = f"latency_ms on {table.device_name}"
-    space.require_hash(table.space.hash, f"the table of {table.device_name}")
-    blocks = space.require_blocks(table.block_ms, f"the table of {table.device_name}", minimum=0.0)
-    if not 0 <= table.fixed_ms < math.inf:
-        raise InputError(f"fixed_ms must be finite and not negative, got {table.fixed_ms}")
-    return Cost(name, "sum", table.fixed_ms, _arrays(blocks), budget, table.mean_error)
+    cost = table.cost(budget)
+    space.require_hash(table.space.hash, f"the table `{cost.name}`")
+    return cost
 
 
-def _cost(space: Space, limit: Limit) -> Cost:
+def resource_cost(space: Space, resource: str, budget: float = math.inf) -> Cost:
+    """A resource as a limit: computed, so without an error."""
+    fixed, blocks = resource_table(space, resource)
+    return Cost(resource, "sum" if resource in ADDITIVE else "max", UNITS[resource], fixed, arrays(blocks), budget)
+
+
+def _limited(space: Space, limit: Limit) -> Cost:
     if not isinstance(limit, Limit):
         raise InputError(f"limits must be `Limit` objects, got {type(limit).__name__}")
-    if not isinstance(limit.of, str):
-        return table_cost(space, limit.of, float(limit.budget))
-    fixed, blocks = resource_table(space, limit.of)
-    kind: Literal["sum", "max"] = "sum" if limit.of in ADDITIVE else "max"
-    return Cost(limit.of, kind, fixed, _arrays(blocks), float(limit.budget), None)
-
-
-def _arrays(blocks: Sequence) -> tuple[np.ndarray, ...]:
-    return tuple(np.array(stage, dtype=float) for stage in blocks)
+    if isinstance(limit.of, str):
+        return resource_cost(space, limit.of, float(limit.budget))
+    return table_cost(space, limit.of, float(limit.budget))
 
 
 def _with_distinct_names(costs: tuple[Cost, ...]) -> tuple[Cost, ...]:

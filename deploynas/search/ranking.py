@@ -15,10 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from deploynas.search.frontier import Layer, end_stage, extend, problem_frontier, separable
-from deploynas.search.objective import Walk
-from deploynas.search.problem import Cost, Problem
+from deploynas.search.frontier import Layer, end_stage, extend, problem_frontier
+from deploynas.search.problem import Problem
+from deploynas.search.solver import separable
 from deploynas.space import Architecture
+from deploynas.space.coefficients import Cost, SeparableObjective, Walk
 
 SLACK = 1e-9  # relative; a sum of a hundred terms is off by about 1e-14
 
@@ -38,20 +39,18 @@ class _Bound:
 
 
 def k_best(problem: Problem, count: int) -> list[tuple[float, Architecture]]:
-    """(accuracy, architecture) of the `count` best networks, best first; fewer if there are fewer."""
+    """(score, architecture) of the `count` best networks, best first; fewer if there are fewer."""
     objective = separable(problem, "ranking networks")
     (cost,) = problem.additive
     known = problem_frontier(problem)
     if not len(known):
         return []
-    bound = _bound(cost, known.accuracies, count)
-    endings = _endings(problem, cost)
+    ranking = _Ranking(cost, problem.allowed, _bound(cost, known.scores, count), count)
+    endings = _endings(problem, objective, cost)
     layer = Layer(np.zeros(1), np.full(1, objective.base))
     for s, walks in enumerate(objective.stages):
         reached = [
-            step
-            for walk, after in zip(walks, endings[s], strict=True)
-            for step in _walk(layer, walk, after, bound, cost, s, problem.allowed[s], count)
+            step for walk, after in zip(walks, endings[s], strict=True) for step in ranking.walk(layer, s, walk, after)
         ]
         layer = end_stage(reached, count)
     total = cost.fixed + layer.cost
@@ -60,36 +59,36 @@ def k_best(problem: Problem, count: int) -> list[tuple[float, Architecture]]:
     return [(float(layer.value[i]), problem.space.architecture(layer.choices(i))) for i in best]
 
 
-def _bound(cost: Cost, accuracies: np.ndarray, count: int) -> _Bound:
+@dataclass(frozen=True)
+class _Ranking:
+    """What stays the same while prefixes grow into the `count` best networks."""
+
+    cost: Cost
+    allowed: tuple[np.ndarray, ...]
+    bound: _Bound
+    count: int
+
+    def walk(self, layer: Layer, s: int, walk: Walk, after: list[Layer]) -> Iterator[tuple[Layer, float]]:
+        """The lists after each depth of a walk through stage s, with the bonus of stopping there."""
+        bonus = {leave.depth: leave.bonus for leave in walk.exits}
+        for b in range(walk.exits[-1].depth):
+            configs = np.flatnonzero(self.allowed[s][b])
+            admit = partial(self.bound.admits, after[b])
+            layer = extend(layer, self.cost.blocks[s][b], walk.value[b], configs, admit, self.count)
+            if b + 1 in bonus:
+                yield layer, bonus[b + 1]
+
+
+def _bound(cost: Cost, scores: np.ndarray, count: int) -> _Bound:
     room = cost.budget - cost.fixed
-    if len(accuracies) < count:
+    if len(scores) < count:
         return _Bound(room + SLACK * abs(cost.budget), -np.inf)
-    worth = float(accuracies[-count])  # the frontier's accuracies rise
-    return _Bound(room + SLACK * abs(cost.budget), worth - SLACK * (1 + float(np.abs(accuracies).max())))
+    worth = float(scores[-count])  # the frontier's scores rise
+    return _Bound(room + SLACK * abs(cost.budget), worth - SLACK * (1 + float(np.abs(scores).max())))
 
 
-def _walk(
-    layer: Layer,
-    walk: Walk,
-    after: list[Layer],
-    bound: _Bound,
-    cost: Cost,
-    s: int,
-    allowed: np.ndarray,
-    count: int,
-) -> Iterator[tuple[Layer, float]]:
-    bonus = {leave.depth: leave.bonus for leave in walk.exits}
-    for b in range(walk.exits[-1].depth):
-        configs = np.flatnonzero(allowed[b])
-        admit = partial(bound.admits, after[b])
-        layer = extend(layer, cost.blocks[s][b], walk.value[b], configs, admit, count)
-        if b + 1 in bonus:
-            yield layer, bonus[b + 1]
-
-
-def _endings(problem: Problem, cost: Cost) -> list[list[list[Layer]]]:
+def _endings(problem: Problem, objective: SeparableObjective, cost: Cost) -> list[list[list[Layer]]]:
     """[stage][walk][block]: the frontier of everything that may follow that block."""
-    objective = separable(problem, "ranking networks")
     endings: list[list[list[Layer]]] = []
     following = Layer(np.zeros(1), np.zeros(1))
     for s in reversed(range(len(objective.stages))):

@@ -1,4 +1,4 @@
-"""What a search hands back: a network, its predicted accuracy and costs, and how far to trust those."""
+"""What a search hands back: a network, its predicted score and costs, and how far to trust those."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deploynas.costs import Costs
-from deploynas.search.objective import Predictor
 from deploynas.search.problem import Limit, Problem
 from deploynas.search.solver import Solution, load_solver
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Estimator, Scale, Unit
 
 
 @dataclass(frozen=True)
@@ -20,41 +20,47 @@ class LimitUse:
     predicted: float
     budget: float
     relative_error: float | None  # the validated mean error of the latency table; None: not a measured table
-
-    @property
-    def is_latency(self) -> bool:
-        return self.name.startswith("latency_ms")
+    unit: Unit
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One network. Accuracy is a fraction, 0..1."""
+    """One network, and the score that was maximised."""
 
     architecture: Architecture
-    accuracy: float
-    accuracy_se: float | None  # implied by the standard errors of the estimator; None: it has none
+    score: float
+    scale: Scale
+    score_se: float | None  # implied by the standard errors of the estimator; None: it has none
     costs: Costs
     limits: tuple[LimitUse, ...]
     solver: str
     optimal: bool
-    gap: float | None
+    gap: float | None  # of the score
+
+    @property
+    def accuracy(self) -> float | None:
+        """The score as a fraction, 0..1; None if it only ranks."""
+        return self.score if self.scale == "accuracy" else None
+
+    @property
+    def accuracy_se(self) -> float | None:
+        return self.score_se if self.scale == "accuracy" else None
 
     @property
     def latency_ms(self) -> float | None:
         """On the first device of the limits."""
-        return next((use.predicted for use in self.limits if use.is_latency), None)
+        return next((use.predicted for use in self.limits if use.unit == "ms"), None)
 
 
-def describe(problem: Problem, estimator: Predictor, solution: Solution) -> SearchResult:
+def describe(problem: Problem, estimator: Estimator, solution: Solution) -> SearchResult:
     architecture = solution.architecture
-    standard_error = getattr(estimator, "predict_se", None)
     return SearchResult(
         architecture,
-        solution.accuracy,
-        # the same space may go by another name there
-        standard_error(estimator.space.architecture(architecture.choices)) if standard_error else None,
+        solution.score,
+        problem.objective.scale,
+        estimator.predict_se(architecture),
         Costs.of(problem.space, architecture),
-        tuple(LimitUse(c.name, c.of(architecture), c.budget, c.relative_error) for c in problem.costs),
+        tuple(LimitUse(c.name, c.total(architecture), c.budget, c.relative_error, c.unit) for c in problem.costs),
         solution.solver,
         solution.optimal,
         solution.gap,
@@ -63,7 +69,7 @@ def describe(problem: Problem, estimator: Predictor, solution: Solution) -> Sear
 
 def one_each(
     space: Space,
-    estimator: Predictor,
+    estimator: Estimator,
     devices: Sequence[Limit],
     common: Sequence[Limit] = (),
     solver: str = "exact",
@@ -71,7 +77,7 @@ def one_each(
 ) -> tuple[SearchResult, ...]:
     """The best network of every device, each under its own latency limit and the common ones."""
     # named as in the joint problem, where two tables of one device are told apart
-    problem = Problem.of(space, estimator, [*devices, *common])
+    problem = Problem.build(space, estimator, [*devices, *common])
     results = []
     for cost in problem.costs[: len(devices)]:
         others = [c.name for c in problem.costs[: len(devices)] if c.name != cost.name]

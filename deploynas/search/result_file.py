@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from deploynas.files import parse_json, write_json
 from deploynas.search.frontier import Frontier
+from deploynas.search.problem import UNITS
 from deploynas.search.result import SearchResult
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Unit
 
 
 class LimitRecord(BaseModel):
@@ -24,6 +26,22 @@ class LimitRecord(BaseModel):
     predicted: float
     budget: float
     relative_error: float | None
+    unit: Unit
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_resource(cls, data: object) -> object:
+        """Files of before have no unit: there a limit was on a resource, and went by its name, or on a latency."""
+        if isinstance(data, dict) and "unit" not in data:
+            return {**data, "unit": UNITS.get(str(data.get("name")).split(" (")[0], "ms")}
+        return data
+
+
+def _scored(data: object) -> object:
+    """Files of before have an accuracy and no score: they were the same."""
+    if isinstance(data, dict) and "score" not in data and "accuracy" in data:
+        return {**data, "score": data["accuracy"]}
+    return data
 
 
 class NetworkRecord(BaseModel):
@@ -31,7 +49,8 @@ class NetworkRecord(BaseModel):
 
     architecture: str
     choices: list[list[int]]
-    accuracy: float  # predicted: for ranking
+    score: float  # predicted: what was maximised
+    accuracy: float | None  # the score, if it is an accuracy (0..1); None: it only ranks
     accuracy_se: float | None
     expected_accuracy: float | None = None  # what networks with such a prediction measured, one-shot
     measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank`
@@ -43,7 +62,9 @@ class NetworkRecord(BaseModel):
     limits: list[LimitRecord]
     solver: str
     optimal: bool
-    gap: float | None
+    gap: float | None  # of the score
+
+    _before = model_validator(mode="before")(_scored)
 
 
 class SharingRecord(BaseModel):
@@ -51,15 +72,18 @@ class SharingRecord(BaseModel):
 
     limit: str
     own: NetworkRecord
-    loss: float | None  # in accuracy; None: no network is within the limits of all devices
+    loss: float | None  # of score; None: no network is within the limits of all devices
 
 
 class FrontierRecord(BaseModel):
     architecture: str
     choices: list[list[int]]
-    accuracy: float
+    score: float
+    accuracy: float | None  # the score, if it is an accuracy (0..1); None: it only ranks
     expected_accuracy: float | None = None
     latency_ms: float
+
+    _before = model_validator(mode="before")(_scored)
 
 
 class InputRecord(BaseModel):
@@ -102,6 +126,7 @@ def network_record(result: SearchResult) -> NetworkRecord:
     return NetworkRecord(
         architecture=str(result.architecture),
         choices=_choices(result.architecture),
+        score=result.score,
         accuracy=result.accuracy,
         accuracy_se=result.accuracy_se,
         **vars(result.costs),
@@ -115,9 +140,9 @@ def network_record(result: SearchResult) -> NetworkRecord:
 def sharing_records(each: Sequence[SearchResult], shared: SearchResult | None) -> list[SharingRecord]:
     return [
         SharingRecord(
-            limit=next(use.name for use in own.limits if use.is_latency),
+            limit=next(use.name for use in own.limits if use.unit == "ms"),
             own=network_record(own),
-            loss=own.accuracy - shared.accuracy if shared else None,
+            loss=own.score - shared.score if shared else None,
         )
         for own in each
     ]
@@ -128,6 +153,7 @@ def frontier_records(points: Frontier) -> list[FrontierRecord]:
         FrontierRecord(
             architecture=str(point.architecture),
             choices=_choices(point.architecture),
+            score=point.score,
             accuracy=point.accuracy,
             latency_ms=point.latency_ms,
         )

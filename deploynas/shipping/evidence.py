@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.estimator_file import Estimator, load_estimator
+from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.accuracy.insights import insights_of
 from deploynas.blocks import Part
 from deploynas.costs import Costs, part_costs
@@ -29,7 +29,7 @@ from deploynas.search.frontier import Frontier, frontier
 from deploynas.shipping.candidates import Candidates
 from deploynas.shipping.sources import KnownTable
 from deploynas.space import Architecture, Space
-from deploynas.supernet.checkpoint import load_supernet
+from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.evaluation import accuracy
 
@@ -165,22 +165,23 @@ def _block(name: str, part: Part, predicted_ms: float | None, share: Any) -> Blo
     )
 
 
-def _points(points: Frontier | None, estimator: Estimator | None) -> list[Point]:
+def _points(points: Frontier | None, estimator: StoredEstimator | None) -> list[Point]:
     if points is None or estimator is None:
         return []
     return [
         Point(latency_ms=p.latency_ms, accuracy=_expected(estimator, p.accuracy), architecture=str(p.architecture))
         for p in points.thin(FRONTIER_POINTS)
+        if p.accuracy is not None
     ]
 
 
-def _expected(estimator: Estimator, predicted: float) -> float:
+def _expected(estimator: StoredEstimator, predicted: float) -> float:
     """What a prediction is worth in measured accuracy, where the estimator knows; else the prediction."""
     expected = estimator.validation.expected(predicted) if estimator.validation else None
     return predicted if expected is None else expected
 
 
-def _measured(evidence: Evidence, estimator: Estimator | None, points: Frontier | None) -> list[MeasuredPoint]:
+def _measured(evidence: Evidence, estimator: StoredEstimator | None, points: Frontier | None) -> list[MeasuredPoint]:
     """Some networks of the frontier, timed on the device and judged with the weights that they inherit."""
     candidates, count = evidence.candidates, evidence.frontier_points
     if (
@@ -193,7 +194,7 @@ def _measured(evidence: Evidence, estimator: Estimator | None, points: Frontier 
         return []
     chosen = [point.architecture for point in points.thin(count)]
     timed = measure_networks(candidates.device, candidates.space, chosen)
-    supernet, data = load_supernet(candidates.sources.supernet), evidence.batches.data
+    supernet, data = Supernet.load(candidates.sources.supernet), evidence.batches.data
     return [
         MeasuredPoint(
             latency_ms=measured.latency_ms,
@@ -253,7 +254,7 @@ def _calibration(shipped: Exported) -> dict[str, Any] | None:
     }
 
 
-def _decisions(estimator: Estimator | None, table: KnownTable | None) -> list[Decision]:
+def _decisions(estimator: StoredEstimator | None, table: KnownTable | None) -> list[Decision]:
     """What depth, expansion, kernel and squeeze-and-excitation of each stage were worth, the largest first."""
     if not isinstance(estimator, BilinearEstimator):
         return []

@@ -47,7 +47,7 @@ class Sources:
         file = SearchFile.load(path)
         used = (file.networks or [record.own for record in file.each])[:1]
         limits = used[0].limits if used else []
-        budgets: list[float | None] = [use.budget for use in limits if use.name.startswith("latency_ms")]
+        budgets: list[float | None] = [use.budget for use in limits if use.unit == "ms"]
         budgets += [None] * (len(file.tables) - len(budgets))
         tables = [
             KnownTable(Path(record.path), LatencyTable.load(record.path), budget)

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from deploynas.space.architecture import Architecture, part_name
-from deploynas.space.structure import PRESETS, Ragged, Space, Stage
+from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
+from deploynas.space.structure import PRESETS, Space, Stage
 
-__all__ = ["PRESETS", "Architecture", "Ragged", "Space", "Stage", "part_name"]
+__all__ = [
+    "PRESETS",
+    "Architecture",
+    "Choice",
+    "Decisions",
+    "Depths",
+    "Group",
+    "Option",
+    "Ragged",
+    "Space",
+    "Stage",
+    "part_name",
+]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploynas.blocks import BlockConfig
-from deploynas.errors import InputError
+from deploynas.space.decisions import Choices
 
 if TYPE_CHECKING:
     from deploynas.space.structure import Space
@@ -18,18 +18,10 @@ class Architecture:
     """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
 
     space: Space
-    choices: tuple[tuple[int, ...], ...]  # choices[s][b]: index into space.stages[s].configs
+    choices: Choices  # choices[s][b]: index into space.stages[s].configs
 
     def __post_init__(self) -> None:
-        stages = self.space.stages
-        if len(self.choices) != len(stages):
-            raise InputError(f"space `{self.space.name}` has {len(stages)} stages, got {len(self.choices)}")
-        for s, (stage, choice) in enumerate(zip(stages, self.choices, strict=True)):
-            if len(choice) not in stage.depths:
-                raise InputError(f"stage {s + 1} has {len(choice)} blocks, allowed: {_listed(stage.depths)}")
-            for b, c in enumerate(choice):
-                if not 0 <= c < len(stage.configs):
-                    raise InputError(f"{part_name(s, b)} has no configuration {c} (0 to {len(stage.configs) - 1})")
+        self.space.decisions.require_choices(self.choices)
 
     def __hash__(self) -> int:
         return hash(self.choices)  # the space's own hash is costly, and rarely tells two apart
@@ -69,7 +61,3 @@ class Architecture:
 def part_name(s: int, b: int) -> str:
     """Names count from 1, as people do; indices count from 0."""
     return f"stage{s + 1}/block{b + 1}"
-
-
-def _listed(values: Sequence[int]) -> str:
-    return ", ".join(str(v) for v in values)

@@ -7,7 +7,6 @@ so every architecture is also a timm model.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -24,6 +23,7 @@ from deploynas.blocks.registry import read_config, record_config, weight
 from deploynas.errors import InputError
 from deploynas.files import content_hash, mistakes_of, read_yaml
 from deploynas.space.architecture import Architecture, part_name
+from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
 from deploynas.space.record import SpaceRecord
 from deploynas.space.schema import SpaceFile, StageFile
 
@@ -44,19 +44,10 @@ class Stage:
     def max_depth(self) -> int:
         return self.depths[-1]
 
-    def size(self) -> int:
-        return sum(len(self.configs) ** depth for depth in self.depths)
-
-
-Ragged = tuple[tuple[tuple[float, ...], ...], ...]  # [stage][block][configuration]
-
 
 @dataclass(frozen=True)
 class Space:
-    """A search space. `Space.load("imagenet")` or `Space.load("my-space.yaml")`.
-
-    Its name does not make it another space.
-    """
+    """A search space: `Space.load("imagenet")`, `Space.load("my-space.yaml")`. Its name does not make it another."""
 
     name: str = field(compare=False)
     in_channels: int
@@ -225,11 +216,7 @@ class Space:
 
     def sample(self, rng: np.random.Generator) -> Architecture:
         """Every decision uniform and independent (which is not uniform over architectures)."""
-        choices = []
-        for stage in self.stages:
-            depth = stage.depths[rng.integers(len(stage.depths))]
-            choices.append(tuple(int(c) for c in rng.integers(len(stage.configs), size=depth)))
-        return Architecture(self, tuple(choices))
+        return self.architectures(self.decisions.draw(1, rng))[0]
 
     def smallest(self) -> Architecture:
         """Fewest blocks, smallest ratio, kernel and squeeze-and-excitation everywhere."""
@@ -241,94 +228,63 @@ class Space:
 
     def size(self) -> int:
         """How many architectures there are, exactly."""
-        size = 1
-        for stage in self.stages:
-            size *= stage.size()
-        return size
+        return self.decisions.combinations()
 
     def enumerate(self) -> Iterator[Architecture]:
         """All architectures; for spaces small enough to want that."""
-        per_stage = [
-            [c for depth in s.depths for c in itertools.product(range(len(s.configs)), repeat=depth)]
-            for s in self.stages
-        ]
-        return (Architecture(self, choices) for choices in itertools.product(*per_stage))
+        return (Architecture(self, choices) for choices in self.decisions.enumerate())
 
     def require_member(self, architecture: Architecture) -> None:
         if architecture.space is not self and architecture.space != self:
             raise InputError(f"the architecture belongs to space `{architecture.space.name}`, not `{self.name}`")
 
+    # -- decisions ------------------------------------------------------------------------------
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What is decided, apart from what it builds: a group for every stage, a choice for every block."""
+        groups = []
+        for s, stage in enumerate(self.stages):
+            options = tuple(Option(str(config), tuple(config.factors().items())) for config in stage.configs)
+            choices = tuple(Choice(part_name(s, b), options) for b in range(stage.max_depth))
+            groups.append(Group(f"stage {s + 1}", stage.depths, choices))
+        return Decisions(tuple(groups))
+
+    def rows(self, architectures: Sequence[Architecture]) -> np.ndarray:
+        """One row of decisions for each architecture of this space."""
+        for architecture in architectures:
+            self.require_member(architecture)
+        return self.decisions.rows([architecture.choices for architecture in architectures])
+
+    def architectures(self, rows: np.ndarray) -> list[Architecture]:
+        """The inverse of `rows`."""
+        return [Architecture(self, self.decisions.choices_of(row)) for row in rows]
+
     def require_blocks(self, values: Sequence, what: str, minimum: float | None = None) -> Ragged:
         """Check an array indexed [stage][block][configuration]; return it as tuples of floats."""
-        shapes = [(s.max_depth, len(s.configs)) for s in self.stages]
-        if len(values) != len(shapes):
-            raise InputError(f"{what} has {len(values)} stages, space `{self.name}` has {len(shapes)}")
-        checked = []
-        for s, (stage, (blocks, configs)) in enumerate(zip(values, shapes, strict=True)):
-            if len(stage) != blocks or any(len(row) != configs for row in stage):
-                found = f"{len(stage)} x {sorted({len(row) for row in stage})}"
-                raise InputError(
-                    f"{what}: stage {s + 1} must be {blocks} blocks x {configs} configurations, got {found}"
-                )
-            checked.append(tuple(_finite(row, f"{what} of {part_name(s, b)}", minimum) for b, row in enumerate(stage)))
-        return tuple(checked)
+        return self.decisions.require_options(values, what, minimum)
 
-    def require_depths(self, values: Sequence, what: str) -> tuple[tuple[float, ...], ...]:
+    def require_depths(self, values: Sequence, what: str, minimum: float | None = None) -> Depths:
         """Check an array indexed [stage][depth]; return it as tuples of floats."""
-        if len(values) != len(self.stages):
-            raise InputError(f"{what} has {len(values)} stages, space `{self.name}` has {len(self.stages)}")
-        for s, (row, stage) in enumerate(zip(values, self.stages, strict=True)):
-            if len(row) != len(stage.depths):
-                raise InputError(f"{what}: stage {s + 1} must have {len(stage.depths)} depths, got {len(row)}")
-        return tuple(_finite(row, f"{what} of stage {s + 1}") for s, row in enumerate(values))
-
-    # -- encoding -------------------------------------------------------------------------------
+        return self.decisions.require_depths(values, what, minimum)
 
     def encode(self, architecture: Architecture) -> tuple[np.ndarray, np.ndarray]:
         """One-hot vectors: alpha over (stage, block, configuration), beta over (stage, depth).
 
         Blocks beyond a stage's depth take no part; their alpha rows are one-hot too, at configuration 0.
         """
-        self.require_member(architecture)
-        alpha, beta = [], []
-        for stage, choice in zip(self.stages, architecture.choices, strict=True):
-            rows = np.zeros((stage.max_depth, len(stage.configs)))
-            padded = choice + (0,) * (stage.max_depth - len(choice))
-            rows[np.arange(stage.max_depth), padded] = 1
-            alpha.append(rows.ravel())
-            beta.append(np.equal(stage.depths, len(choice)).astype(float))
-        return np.concatenate(alpha), np.concatenate(beta)
+        decisions = self.decisions
+        vector = decisions.one_hot(self.rows([architecture]))[0, decisions.encoding]
+        return vector[: decisions.alphas], vector[decisions.alphas :]
 
     def decode(self, alpha: np.ndarray, beta: np.ndarray) -> Architecture:
         """The inverse of `encode`. Rows of blocks beyond the depth are not looked at."""
-        alpha, beta = np.asarray(alpha, float), np.asarray(beta, float)
-        alphas = sum(s.max_depth * len(s.configs) for s in self.stages)
-        betas = sum(len(s.depths) for s in self.stages)
+        alpha, beta, decisions = np.asarray(alpha, float), np.asarray(beta, float), self.decisions
+        alphas, betas = decisions.alphas, len(decisions) - decisions.alphas
         if alpha.shape != (alphas,) or beta.shape != (betas,):
             raise InputError(
                 f"an encoding of space `{self.name}` has shapes ({alphas},) and ({betas},), "
                 f"got {alpha.shape} and {beta.shape}"
             )
-        choices, i, j = [], 0, 0
-        for s, stage in enumerate(self.stages):
-            depth = stage.depths[_one_hot(beta[j : j + len(stage.depths)], f"depth of stage {s + 1}")]
-            rows = alpha[i : i + stage.max_depth * len(stage.configs)].reshape(stage.max_depth, -1)
-            choices.append([_one_hot(row, part_name(s, b)) for b, row in enumerate(rows[:depth])])
-            i, j = i + rows.size, j + len(stage.depths)
-        return self.architecture(choices)
-
-
-def _one_hot(row: np.ndarray, what: str) -> int:
-    index = int(np.argmax(row))
-    if not (np.count_nonzero(row) == 1 and row[index] == 1):
-        raise InputError(f"the encoding of {what} is not one-hot: {row.tolist()}")
-    return index
-
-
-def _finite(row: Sequence[float], what: str, minimum: float | None = None) -> tuple[float, ...]:
-    checked = tuple(float(value) for value in row)
-    for value in checked:
-        if not np.isfinite(value) or (minimum is not None and value < minimum):
-            rule = "finite" if minimum is None else f"finite and at least {minimum:g}"
-            raise InputError(f"{what} must be {rule}, got {value}")
-    return checked
+        vector = np.concatenate([alpha, beta])[decisions.encoded_at]
+        return self.architectures(decisions.row_of(vector)[None])[0]

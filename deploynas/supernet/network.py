@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
-from deploynas.supernet.paths import block_choices, require_paths
+from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
+from deploynas.supernet.paths import block_choices
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
 
@@ -63,7 +64,7 @@ class Supernet(nn.Module):
                 block.sort_channels()
 
     def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
-        """Logits. `paths`: a row an image (`random_paths`, `paths_of`), or one architecture for all."""
+        """Logits. `paths`: a row of decisions for each image (`as_paths`), or one architecture for all."""
         x = self.bn1(self.conv_stem(images))
         if self.space.first:
             x = self.blocks[0](x)
@@ -80,20 +81,20 @@ class Supernet(nn.Module):
             architecture = paths or self._heaviest
             self.space.require_member(architecture)
             return [list(choice) for choice in architecture.choices]
-        require_paths(self.space, paths)
         if len(paths) != images:
             raise InputError(f"{images} images need as many paths, got {len(paths)}")
-        return block_choices(self.space, paths.cpu())
+        return block_choices(self.space, paths)
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
-        from deploynas.supernet.checkpoint import save_supernet
-
-        save_supernet(self, path, about)
+        write_checkpoint(Path(path), self, self.space, None, about)
 
     @classmethod
     def load(cls, path: str | Path) -> Supernet:
         """Read what `save` wrote; the supernet comes back in evaluation mode."""
-        from deploynas.supernet.checkpoint import load_supernet
-
-        return load_supernet(path)
+        saved = read_checkpoint(Path(path))
+        if saved.architecture is not None:
+            raise InputError(f"{path} holds one network, expected a supernet", hint="`deploynas train` makes one")
+        supernet = cls(saved.space)
+        saved.fill(supernet)
+        return supernet

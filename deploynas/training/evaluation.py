@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from deploynas.space import Architecture
 from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.paths import random_paths
+from deploynas.supernet.paths import as_paths
 from deploynas.training.batches import Batches
 from deploynas.training.data import Part
 
 
 @torch.no_grad()
 def accuracy(
-    model: nn.Module, batches: Batches, part: Part, paths: Architecture | torch.Generator | None = None
+    model: nn.Module, batches: Batches, part: Part, paths: Architecture | np.random.Generator | None = None
 ) -> float:
-    """The fraction that is right: of the network, of one sub-network, or of a random path an image."""
+    """The fraction that is right: of the network, of one sub-network, or of a random path for each image."""
     right = seen = 0
     for images, labels in batches.evaluation(part):
         predicted = model_output(model, images, paths).argmax(1)
@@ -26,15 +27,15 @@ def accuracy(
     return right / max(1, seen)
 
 
-def model_output(model: nn.Module, images: Tensor, paths: Architecture | torch.Generator | None) -> Tensor:
-    if isinstance(paths, torch.Generator):
+def model_output(model: nn.Module, images: Tensor, paths: Architecture | np.random.Generator | None) -> Tensor:
+    if isinstance(paths, np.random.Generator):
         assert isinstance(model, Supernet)
-        return model(images, random_paths(model.space, len(images), paths))
+        return model(images, as_paths(model.space.decisions.draw(len(images), paths)))
     return model(images) if paths is None else model(images, paths)
 
 
 def recalibrate_on_train(
-    model: nn.Module, batches: Batches, images: int, paths: Architecture | torch.Generator | None = None
+    model: nn.Module, batches: Batches, images: int, paths: Architecture | np.random.Generator | None = None
 ) -> None:
     """Measure batch-norm statistics on some of the training images, always the same ones."""
     part = batches.data.train
@@ -42,9 +43,9 @@ def recalibrate_on_train(
     stream = batches.evaluation(Part(part.images, part.rows[chosen.sort().values]))
 
     def with_paths(x: Tensor) -> Tensor | Architecture | None:
-        if not isinstance(paths, torch.Generator):
+        if not isinstance(paths, np.random.Generator):
             return paths
         assert isinstance(model, Supernet)
-        return random_paths(model.space, len(x), paths)
+        return as_paths(model.space.decisions.draw(len(x), paths))
 
     recalibrate(model, ((x, with_paths(x)) for x, _ in stream))

@@ -39,7 +39,7 @@ from deploynas.training.state import (
 LOG_EVERY_STEPS = 10
 
 
-class Objective(Protocol):
+class TrainingObjective(Protocol):
     """What is minimised: the loss and the logits of one batch."""
 
     def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]: ...
@@ -65,7 +65,7 @@ class Machine:
 
 def fit(
     model: nn.Module,
-    objective: Objective,
+    objective: TrainingObjective,
     batches: Batches,
     schedule: Schedule,
     place: Place,
@@ -82,7 +82,7 @@ class _Loop:
     def __init__(
         self,
         model: nn.Module,
-        objective: Objective,
+        objective: TrainingObjective,
         batches: Batches,
         schedule: Schedule,
         place: Place,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from timm.loss import LabelSmoothingCrossEntropy
 from torch import Tensor, nn
 
 from deploynas.space import Space
-from deploynas.supernet.paths import architectures_of, random_paths
+from deploynas.supernet.paths import as_paths
 from deploynas.training.batches import Share, mix_seed
 from deploynas.training.recipe import Distillation, OneShot
 
@@ -31,7 +32,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class OneShotPaths:
-    """A random sub-network for every image, or one for the whole batch."""
+    """A random sub-network for every image, or one for the whole batch, drawn as everywhere (`Decisions.draw`)."""
 
     space: Space
     schedule: OneShot
@@ -40,14 +41,13 @@ class OneShotPaths:
     teacher: nn.Module | None = None
 
     def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        generator = torch.Generator().manual_seed(mix_seed(self.seed, step, 5))
+        rng = np.random.default_rng(mix_seed(self.seed, step, 5))
         if self.schedule.paths == "single":
-            (architecture,) = architectures_of(self.space, random_paths(self.space, 1, generator))
-            logits = model(images, architecture)
+            logits = model(images, self.space.sample(rng))
         else:
             # drawn for all processes together; a batch may be short of images that could not be read
-            paths = random_paths(self.space, self.schedule.batch, generator)[self.share.rows(self.schedule.batch)]
-            logits = model(images, paths[: len(images)])
+            rows = self.space.decisions.draw(self.schedule.batch, rng)[self.share.rows(self.schedule.batch)]
+            logits = model(images, as_paths(rows[: len(images)]))
         smoothing, distillation = self.schedule.label_smoothing, self.schedule.distillation
         return distilled_loss(logits, images, labels, smoothing, self.teacher, distillation), logits
 

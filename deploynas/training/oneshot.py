@@ -187,7 +187,7 @@ class _Run:
         objective = OneShotPaths(self.space, schedule, seed, self.group.share, taught_by)
 
         def validate(m: nn.Module) -> float:
-            return accuracy(m, self.batches, validation, torch.Generator().manual_seed(0))
+            return accuracy(m, self.batches, validation, np.random.default_rng(0))
 
         def advance(fraction: float, what: str) -> None:
             self.on_progress(W_H_SHARE + (0.95 - W_H_SHARE) * fraction, what)
@@ -195,8 +195,7 @@ class _Run:
         trained = self._fit(W_STAR, model, objective, schedule, validate, advance)
         if not self.group.first:
             return trained, {}
-        generator = torch.Generator().manual_seed(0)
-        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, generator)
+        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, np.random.default_rng(0))
         rng = np.random.default_rng(0)
         accuracies = []
         for i in range(self.recipe.report_networks):

@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
-from deploynas.supernet.checkpoint import read_bytes_checked, write_tensors
+from deploynas.supernet.checkpoint_file import read_bytes_checked, write_tensors
 
 POINTER = "state.json"
 OTHER_SETTINGS = "repeat the command it was started with, give another --out, or start over with --force"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from deploynas.accuracy.decisions import Decisions
 from deploynas.space import Space
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -27,8 +26,3 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Space:
     path = tmp_path_factory.mktemp("space") / "small.yaml"
     path.write_text(SPACE)
     return Space.load(path)
-
-
-@pytest.fixture(scope="session")
-def decisions(small: Space) -> Decisions:
-    return Decisions(small)

@@ -6,8 +6,9 @@ import itertools
 
 import numpy as np
 
-from deploynas.accuracy.decisions import Decisions, Estimand
+from deploynas.accuracy.registry import Estimand
 from deploynas.accuracy.samples import Scores
+from deploynas.space import Space
 
 
 class Synthetic:
@@ -17,19 +18,19 @@ class Synthetic:
     so no estimator's form is exact. Images disagree with each other about the first decisions.
     """
 
-    def __init__(self, decisions: Decisions, images: int = 300, seed: int = 0, world: int = 0) -> None:
-        self.decisions, self.images = decisions, images
+    def __init__(self, space: Space, images: int = 300, seed: int = 0, world: int = 0) -> None:
+        self.decisions, self.images = space.decisions, images
         fixed = np.random.default_rng(world)
-        self.tables = [fixed.normal(scale=0.06, size=size) for size in decisions.sizes]
+        self.tables = [fixed.normal(scale=0.06, size=size) for size in self.decisions.sizes]
         self.rng = np.random.default_rng(seed)
         self.difficulty = self.rng.normal(scale=0.1, size=images)
-        self.taste = self.rng.normal(scale=0.05, size=(images, decisions.sizes[0]))
+        self.taste = self.rng.normal(scale=0.05, size=(images, self.decisions.sizes[0]))
 
     def worth(self, paths: np.ndarray) -> np.ndarray:
-        stages = len(self.decisions.space.stages)
+        stages = len(self.decisions.groups)
         total = 0.6 + sum(self.tables[s][paths[:, s]] for s in range(stages))
-        part = self.decisions.taking_part(paths)
-        for i, (s, _) in enumerate(self.decisions.blocks):
+        part = self.decisions.counts(paths)[:, stages:]
+        for i, (s, _) in enumerate(self.decisions.places):
             shallow = 1 / (1.0 + paths[:, s])
             total = total + part[:, i] * shallow * self.tables[stages + i][paths[:, stages + i]]
         return total + 0.03 * paths[:, 0] * (paths[:, 1] - 0.5)
@@ -47,10 +48,10 @@ class Synthetic:
         y = self.worth(paths)
         values = []
         for column, size in enumerate(d.sizes):
-            block = column - len(d.space.stages)
+            block = column - len(d.groups)
             among = np.ones(len(y), dtype=bool)
             if block >= 0:
-                depth = paths[:, d.blocks[block][0]]
+                depth = paths[:, d.places[block][0]]
                 among = depth == d.home[block] if estimand == "paper" else depth >= d.home[block]
             reference = y[among].mean() if block >= 0 and estimand == "projection" else y.mean()
             values += [y[among & (paths[:, column] == option)].mean() - reference for option in range(size)]

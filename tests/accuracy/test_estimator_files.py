@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import deploynas as dn
+from deploynas.accuracy.bilinear import StandardErrors
 from deploynas.accuracy.estimator_file import EstimatorValidation, load_estimator
-from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.errors import InputError
 
 SPACE = dn.Space.load("fashion")
@@ -32,13 +34,14 @@ def test_a_prediction_is_the_formula_of_eq_3():
 
 
 def test_a_bilinear_estimator_survives_its_file(tmp_path):
-    errors = {
-        "base_se": 0.1,
-        "depth_se": [[0.1] * len(s.depths) for s in SPACE.stages],
-        "block_se": [[[0.2] * len(s.configs)] * s.max_depth for s in SPACE.stages],
-    }
+    depth_se = [[0.1] * len(s.depths) for s in SPACE.stages]
+    block_se = [[[0.2] * len(s.configs)] * s.max_depth for s in SPACE.stages]
     validation = EstimatorValidation(networks=200, kendall_tau=0.8, noise_ceiling=0.9)
-    estimator = bilinear(**errors, validation=validation, provenance={"supernet": "abc"})
+    estimator = replace(
+        bilinear(errors=StandardErrors.checked(SPACE, 0.1, depth_se, block_se)),
+        validation=validation,
+        provenance={"supernet": "abc"},
+    )
     estimator.save(tmp_path / "e.json")
     assert load_estimator(tmp_path / "e.json") == estimator
     assert estimator.predict_se(SPACE.smallest()) == pytest.approx((0.01 + 3 * 0.01 + 3 * 0.04) ** 0.5)
@@ -46,7 +49,7 @@ def test_a_bilinear_estimator_survives_its_file(tmp_path):
 
 def test_a_quadratic_estimator_survives_its_file_and_predicts_its_form(tmp_path):
     rng = np.random.default_rng(0)
-    size = encoding_size(SPACE)
+    size = len(SPACE.decisions)
     linear, matrix = rng.normal(size=size), rng.normal(size=(size, size))
     estimator = QuadraticEstimator.from_arrays(SPACE, 0.5, linear, matrix, residual_se=0.01)
     estimator.save(tmp_path / "q.json")
@@ -77,12 +80,16 @@ def test_a_damaged_file_is_refused_in_one_sentence(tmp_path, change, message):
         load_estimator(tmp_path / "e.json")
 
 
-def test_standard_errors_come_for_all_coefficients_or_none():
+def test_standard_errors_come_for_all_coefficients_or_none(tmp_path):
+    bilinear().save(tmp_path / "e.json")
+    data = json.loads((tmp_path / "e.json").read_text())
+    data["depth_se"] = [[0.1] * len(s.depths) for s in SPACE.stages]
+    (tmp_path / "e.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match="for depths and blocks"):
-        bilinear(depth_se=[[0.1] * len(s.depths) for s in SPACE.stages])
+        load_estimator(tmp_path / "e.json")
 
 
 @pytest.mark.parametrize("pairs", [[(0, 10_000, 1.0)], np.zeros((3, 3)), [(0, 1, float("nan"))]])
 def test_pairs_that_do_not_fit_are_refused(pairs):
     with pytest.raises(InputError):
-        QuadraticEstimator.from_arrays(SPACE, 0.5, np.zeros(encoding_size(SPACE)), pairs)
+        QuadraticEstimator.from_arrays(SPACE, 0.5, np.zeros(len(SPACE.decisions)), pairs)

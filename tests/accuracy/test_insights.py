@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import deploynas as dn
+from deploynas.accuracy.bilinear import StandardErrors
 from deploynas.accuracy.insights import findings_of, insights_file, insights_of
 
 SPACE = dn.Space.load("imagenet")
@@ -19,11 +20,11 @@ def estimator(se: float = 0.001, seed: int = 0) -> dn.BilinearEstimator:
     block = [[[0.01 * (s == 4) * bool(c.se) for c in stage.configs] for _ in range(4)]
              for s, stage in enumerate(SPACE.stages)]  # fmt: skip
     noisy = [np.array(stage) + rng.normal(scale=se, size=(4, 12)) for stage in block]
-    errors = {
-        "depth_se": [[se] * len(s.depths) for s in SPACE.stages],
-        "block_se": [np.full((4, 12), se) for _ in SPACE.stages],
-    }
-    return dn.BilinearEstimator.from_arrays(SPACE, 0.7, depth, noisy, base_se=se, **errors)
+    return dn.BilinearEstimator.from_arrays(SPACE, 0.7, depth, noisy, errors(se))
+
+
+def errors(se: float) -> StandardErrors:
+    return StandardErrors.checked(SPACE, se, [[se] * 3] * 5, [np.full((4, 12), se)] * 5)
 
 
 def find(insights, aspect, place, change=None):
@@ -53,10 +54,7 @@ def test_errors_of_comparisons_are_right():
         raw = [rng.normal(scale=sigma, size=(4, 12)) for _ in SPACE.stages]
         deviations = [r - r.mean(1, keepdims=True) for r in raw]
         se = sigma * (11 / 12) ** 0.5
-        e = dn.BilinearEstimator.from_arrays(
-            SPACE, 0.7, [[0.0] * 3] * 5, deviations,
-            depth_se=[[se] * 3] * 5, block_se=[np.full((4, 12), se)] * 5,
-        )  # fmt: skip
+        e = dn.BilinearEstimator.from_arrays(SPACE, 0.7, [[0.0] * 3] * 5, deviations, errors(se))
         one = find(insights_of(e), "kernel", "stage 1")
         gains.append(one.gain)
         stated = one.gain_se
@@ -84,10 +82,7 @@ def test_what_was_planted_is_said_and_nothing_else():
 
 def test_large_error_bars_silence_it():
     noise = estimator(se=0.001)
-    loud = dn.BilinearEstimator.from_arrays(
-        SPACE, 0.7, noise.depth, noise.block,
-        depth_se=[[0.05] * 3] * 5, block_se=[np.full((4, 12), 0.05)] * 5,
-    )  # fmt: skip
+    loud = dn.BilinearEstimator.from_arrays(SPACE, 0.7, noise.depth, noise.block, errors(0.05))
     assert findings_of(insights_of(loud)) == []
 
 

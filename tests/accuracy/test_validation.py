@@ -9,44 +9,42 @@ from synthetic import Synthetic
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.samples import Pass, Samples, Scores
 from deploynas.accuracy.validation import kendall, noise_ceiling, validate
+from deploynas.space import Space
 
 
-def perfect(world: Synthetic) -> BilinearEstimator:
+def perfect(space: Space, world: Synthetic) -> BilinearEstimator:
     """Predicts the worth of a path exactly where the worth is a sum of depth terms only."""
-    d = world.decisions
-    for table in world.tables[len(d.space.stages) :]:
+    for table in world.tables[len(space.stages) :]:
         table[:] = 0
-    depth = [world.tables[s].tolist() for s in range(len(d.space.stages))]
-    block = [[[0.0] * len(s.configs)] * s.max_depth for s in d.space.stages]
-    return BilinearEstimator.from_arrays(d.space, 0.6, depth, block)
+    return BilinearEstimator.from_arrays(space, 0.6, *space.decisions.ragged(np.concatenate(world.tables)))
 
 
-def test_block_terms_of_no_worth_can_be_left_out_and_depth_terms_cannot(decisions):
-    world = Synthetic(decisions, images=4000)
-    estimator = perfect(world)
-    unseen = [Samples(decisions, world).get("unseen", i) for i in range(50)]
+def test_block_terms_of_no_worth_can_be_left_out_and_depth_terms_cannot(small):
+    world = Synthetic(small, images=4000)
+    estimator = perfect(small, world)
+    unseen = [Samples(small, world).get("unseen", i) for i in range(50)]
     found = validate(estimator, unseen)
     assert found.ablations["without_block"].kendall_tau == found.kendall_tau
     assert found.ablations["without_depth"].kendall_tau is None  # it ranks nothing
     assert found.networks == 50 and found.images == 4000
 
 
-def test_intervals_narrow_with_more_networks(decisions):
-    world = Synthetic(decisions, images=1000)
-    estimator = perfect(world)
-    samples = Samples(decisions, world)
+def test_intervals_narrow_with_more_networks(small):
+    world = Synthetic(small, images=1000)
+    estimator = perfect(small, world)
+    samples = Samples(small, world)
     few, many = (validate(estimator, [samples.get("unseen", i) for i in range(n)]) for n in (20, 200))
     widths = [v.kendall_tau_interval[1] - v.kendall_tau_interval[0] for v in (few, many)]
     assert widths[1] < 0.6 * widths[0]
 
 
-def test_the_ceiling_is_that_of_noise(decisions):
+def test_the_ceiling_is_that_of_noise(small):
     """Networks that differ in nothing cannot be ranked; networks far apart are ranked by any half."""
     rng = np.random.default_rng(0)
 
     def network(chance: float) -> Pass:
         right = rng.random(2000) < chance
-        return Pass(decisions.draw(1, rng), Scores(right, right.astype(np.float32)))
+        return Pass(small.decisions.draw(1, rng), Scores(right, right.astype(np.float32)))
 
     alike = noise_ceiling([network(0.7) for _ in range(60)], rng)
     # halves of the same images: no shared noise, so nothing but chance; tau's own error is 0.09 for 60 networks

@@ -63,24 +63,24 @@ def test_estimate_writes_a_validated_estimator_and_keeps_its_passes(run, estimat
 
 
 def test_the_same_command_measures_nothing_again(run, estimated, monkeypatch):
-    from deploynas.accuracy.oneshot import OneShot
+    from deploynas.accuracy.oneshot import SupernetMeasure
 
     def refuse(self, paths):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(OneShot, "__call__", refuse)
+    monkeypatch.setattr(SupernetMeasure, "__call__", refuse)
     call("estimate", "--supernet", run / "w_star.safetensors", "--passes", 3, "--validate", 12, "--out", run / "f.json")
     first, second = (json.loads(path.read_text()) for path in (estimated, run / "f.json"))
     assert first["block"] == second["block"]
 
 
-@pytest.mark.parametrize("method", ["separable", "bilinear", "quadratic", "mlp"])
+@pytest.mark.parametrize("method", ["bilinear", "coupled", "quadratic", "mlp"])
 def test_learned_methods_share_the_passes(run, method, tmp_path):
     out = tmp_path / "e.json"
     result = call("estimate", "--supernet", run, "--method", method, "--passes", 20, "--validate", 0, "--out", out,
                   "--json")  # fmt: skip
     assert json.loads(result.stdout)["method"] == method
-    assert json.loads(out.read_text())["kind"] == {"separable": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
+    assert json.loads(out.read_text())["kind"] == {"bilinear": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
 
 
 def test_a_path_an_image_scores_as_the_network_of_that_path(run):
@@ -88,7 +88,7 @@ def test_a_path_an_image_scores_as_the_network_of_that_path(run):
     from deploynas.cli.supernet_input import open_one_shot
 
     measure = open_one_shot(run).measure
-    path = measure.decisions.draw(1, np.random.default_rng(0))
+    path = measure.supernet.space.decisions.draw(1, np.random.default_rng(0))
     one, many = measure(path), measure(np.repeat(path, measure.images, axis=0))
     assert np.abs(one.log_likelihood - many.log_likelihood).max() < 1e-3
     assert (one.right == many.right).mean() > 0.999

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import deploynas as dn
+from deploynas.accuracy.bilinear import StandardErrors
 from deploynas.cli import main
 from deploynas.search.result_file import SearchFile
 
@@ -33,8 +34,9 @@ def files(tmp_path_factory) -> Path:
         0.8,
         [rng.normal(0, 0.01, len(s.depths)) for s in space.stages],
         [rng.normal(0, 0.01, shape) for shape in shapes],
-        depth_se=[[0.001] * len(s.depths) for s in space.stages],
-        block_se=[np.full(shape, 0.001) for shape in shapes],
+        StandardErrors.checked(
+            space, 0.0, [[0.001] * len(s.depths) for s in space.stages], [np.full(shape, 0.001) for shape in shapes]
+        ),
     )
     estimator.save(folder / "e.json")
     for name in "ab":

@@ -30,7 +30,7 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, data, se
     space, estimator, tables = data.draw(instances(tables=2))
     limits = [Limit(t, data.draw(budgets_of(space, t))) for t in (tables if several else tables[:1])]
     expected = brute_force(space, estimator, limits)
-    problem = Problem.of(space, estimator, limits)
+    problem = Problem.build(space, estimator, limits)
     if not expected:
         with pytest.raises(GateError):
             solve(solver, problem)
@@ -38,14 +38,14 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, data, se
     found = solve(solver, problem, top=3)
     assert 1 <= len(found) <= 3
     assert len({s.architecture for s in found}) == len(found)
-    assert [s.accuracy for s in found] == sorted((s.accuracy for s in found), reverse=True)
+    assert [s.score for s in found] == sorted((s.score for s in found), reverse=True)
     for solution in found:
         assert all(limit.of.predict(solution.architecture) <= limit.budget for limit in limits)
-        assert solution.accuracy == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
-        assert solution.accuracy <= expected[0][0] + 1e-12
-        assert type(solution.optimal) is bool and type(solution.accuracy) is float  # they go into a file
+        assert solution.score == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
+        assert solution.score <= expected[0][0] + 1e-12
+        assert type(solution.optimal) is bool and type(solution.score) is float  # they go into a file
     if found[0].optimal:
-        assert found[0].accuracy == pytest.approx(expected[0][0], abs=1e-8)
+        assert found[0].score == pytest.approx(expected[0][0], abs=1e-8)
     if solver in ("exact", "milp"):
         assert found[0].optimal and found[0].gap == 0
     else:
@@ -56,20 +56,20 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, data, se
 def test_full_size_with_three_limits(imagenet, solver):
     estimator, tables = random_instance(imagenet, 3, tables=2)
     limits = [Limit(tables[0], 9.0), Limit(tables[1], 9.5), Limit("params", 5.2e6)]
-    problem = Problem.of(imagenet, estimator, limits)
+    problem = Problem.build(imagenet, estimator, limits)
     (solution,) = solve(solver, problem)
     assert problem.allows(solution.architecture)
     best = dn.search(imagenet, estimator, limits)
-    assert best.optimal and solution.accuracy <= best.accuracy + 1e-9
+    assert best.optimal and solution.score <= best.accuracy + 1e-9
     if solution.optimal:
-        assert solution.accuracy == pytest.approx(best.accuracy, abs=1e-9)
+        assert solution.score == pytest.approx(best.accuracy, abs=1e-9)
 
 
 @every_solver
 def test_the_same_seed_gives_the_same_network(solver):
     space = tiny_space([((1, 2), 3), ((1, 3), 2)])
     estimator, (table,) = random_instance(space, 5)
-    problem = Problem.of(space, estimator, [Limit(table, 4.0)])
+    problem = Problem.build(space, estimator, [Limit(table, 4.0)])
     assert solve(solver, problem)[0] == solve(solver, problem)[0]
 
 
@@ -78,8 +78,8 @@ def test_without_a_limit_that_adds_up_the_best_network_of_all_is_found(solver):
     space = tiny_space([((1, 2), 2), ((1, 2), 2)])
     estimator, _ = random_instance(space, 1)
     peak = max(dn.Costs.of(space, a).peak_memory_bytes for a in space.enumerate())
-    (solution,) = solve(solver, Problem.of(space, estimator, [Limit("peak_memory_bytes", peak)]))
-    assert solution.accuracy == pytest.approx(max(estimator.predict(a) for a in space.enumerate()), abs=1e-9)
+    (solution,) = solve(solver, Problem.build(space, estimator, [Limit("peak_memory_bytes", peak)]))
+    assert solution.score == pytest.approx(max(estimator.predict(a) for a in space.enumerate()), abs=1e-9)
 
 
 @pytest.mark.parametrize("solver", ["exact", "milp", "evolution", "best-of"])
@@ -89,12 +89,12 @@ def test_estimators_with_terms_across_stages(solver):
     _, (table,) = random_instance(space, 2)
     latencies = sorted(table.predict(a) for a in space.enumerate())
     limits = [Limit(table, latencies[len(latencies) // 2])]
-    problem = Problem.of(space, estimator, limits)
+    problem = Problem.build(space, estimator, limits)
     (solution,) = solve(solver, problem)
     assert problem.allows(solution.architecture)
-    assert solution.accuracy == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
+    assert solution.score == pytest.approx(estimator.predict(solution.architecture), abs=1e-12)
     if solver != "evolution":
-        assert solution.accuracy == pytest.approx(brute_force(space, estimator, limits)[0][0], abs=1e-9)
+        assert solution.score == pytest.approx(brute_force(space, estimator, limits)[0][0], abs=1e-9)
 
 
 def test_the_frontier_of_a_coupled_problem_names_the_solvers_to_use():
@@ -121,9 +121,9 @@ class Oracle:
 def test_an_estimator_that_can_only_be_asked_goes_to_evolution():
     space = tiny_space([((1, 2), 3), ((1, 2), 3)])
     _, (table,) = random_instance(space, 0)
-    problem = Problem.of(space, Oracle(space), [Limit(table, 100.0)])
+    problem = Problem.build(space, dn.ask(Oracle(space)), [Limit(table, 100.0)])
     (solution,) = solve("evolution", problem)
-    assert solution.accuracy == pytest.approx(0.5 + 0.01 * 4 * 4)  # four blocks, configuration 2 each
+    assert solution.score == pytest.approx(0.5 + 0.01 * 4 * 4)  # four blocks, configuration 2 each
     with pytest.raises(InputError, match="coefficients") as caught:
         solve("exact", problem)
     assert "evolution" in caught.value.hint
@@ -138,7 +138,7 @@ def test_bcfw_iterates_are_as_sparse_as_theorem_3_3_says(imagenet, seed, limits)
     from deploynas.search.networks import Evaluator
 
     estimator, tables = random_instance(imagenet, seed, tables=limits)
-    problem = Problem.of(imagenet, estimator, [Limit(table, 8.0 + seed) for table in tables])
+    problem = Problem.build(imagenet, estimator, [Limit(table, 8.0 + seed) for table in tables])
     evaluator = Evaluator(problem)
     for iterations in (1, 2, 3, 7, 20) if limits == 1 else (1, 5):
         starts = 16 if limits == 1 else 2
@@ -156,7 +156,7 @@ def test_bcfw_steps_keep_the_relaxed_limit(imagenet):
     from deploynas.search.networks import Evaluator
 
     estimator, (table,) = random_instance(imagenet, 1)
-    evaluator = Evaluator(Problem.of(imagenet, estimator, [Limit(table, 9.0)]))
+    evaluator = Evaluator(Problem.build(imagenet, estimator, [Limit(table, 9.0)]))
     alpha, beta = Bcfw(1).relaxed(evaluator)
     share = np.einsum("nsi,sib->nsb", beta, evaluator.takes_part.astype(float))
     cost = table.fixed_ms + np.einsum("nsb,nsbc,sbc->n", share, alpha, evaluator.block_cost[0])
@@ -179,7 +179,7 @@ def test_sums_of_decimals_that_miss_a_budget_by_the_last_bit(imagenet, solver):
     tables = [dn.LatencyTable.from_arrays(imagenet, 0.0, blocks) for _ in range(2)]
     assert tables[0].predict(imagenet.heaviest()) > 2.0
     for count in (1, 2):
-        problem = Problem.of(imagenet, estimator, [Limit(table, 2.0) for table in tables[:count]])
+        problem = Problem.build(imagenet, estimator, [Limit(table, 2.0) for table in tables[:count]])
         solution = load_solver(solver).solve(problem)[0]
         assert sum(solution.architecture.depths) <= 19
         if solver in ("exact", "milp"):

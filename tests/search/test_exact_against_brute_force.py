@@ -121,26 +121,26 @@ def test_estimators_that_couple_stages_equal_brute_force(seed, pairs):
 def test_a_learned_form_within_stages_is_separable_and_exact(seed):
     """Blocks worth something else at every depth: products of a block and its own stage's depth."""
     from deploynas.accuracy.quadratic import QuadraticEstimator
-    from deploynas.search.objective import Encoding, Separable
+    from deploynas.space.coefficients import SeparableObjective
 
     space = tiny_space([((1, 2), 3), ((1, 3), 2), ((2,), 2)])
-    encoding, rng = Encoding(space), np.random.default_rng(seed)
+    decisions, rng = space.decisions, np.random.default_rng(seed)
+    entries = [decisions.encoded_at[where] for where in decisions.slices]
     pairs = [
-        (row + c, encoding.depth_row[s] + i, rng.normal(0, 0.02))
-        for s, stage in enumerate(space.stages)
-        for row in encoding.block_row[s]
-        for c in range(len(stage.configs))
-        for i in range(len(stage.depths))
+        (block, depth, rng.normal(0, 0.02))
+        for s, b in decisions.places
+        for block in entries[decisions.column(s, b)]
+        for depth in entries[s]
     ]
-    estimator = QuadraticEstimator.from_arrays(space, 0.6, rng.normal(0, 0.01, encoding.size), pairs)
+    estimator = QuadraticEstimator.from_arrays(space, 0.6, rng.normal(0, 0.01, len(decisions)), pairs)
     _, (table,) = random_instance(space, seed)
     latencies = sorted(table.predict(a) for a in space.enumerate())
     limits = [Limit(table, latencies[len(latencies) // 2])]
-    problem = Problem.of(space, estimator, limits)
-    assert isinstance(problem.objective, Separable)
+    problem = Problem.build(space, estimator, limits)
+    assert isinstance(problem.objective, SeparableObjective)
     expected = [accuracy for accuracy, _ in brute_force(space, estimator, limits)[:5]]
     assert [r.accuracy for r in dn.search(space, estimator, limits, top=5)] == pytest.approx(expected, abs=1e-12)
-    assert [s.accuracy for s in Milp().solve(problem, 5)] == pytest.approx(expected, abs=1e-9)
+    assert [s.score for s in Milp().solve(problem, 5)] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -158,9 +158,9 @@ def test_exact_equals_milp_on_full_size_spaces(imagenet, seed):
 
 def test_k_best_of_a_full_size_space_equal_cuts_of_the_integer_form(imagenet):
     estimator, (table,) = random_instance(imagenet, 7)
-    problem = Problem.of(imagenet, estimator, [Limit(table, 9.0)])
+    problem = Problem.build(imagenet, estimator, [Limit(table, 9.0)])
     ours = [r.accuracy for r in dn.search(imagenet, estimator, [Limit(table, 9.0)], top=6)]
-    assert ours == pytest.approx([s.accuracy for s in Milp().solve(problem, 6)], abs=1e-9)
+    assert ours == pytest.approx([s.score for s in Milp().solve(problem, 6)], abs=1e-9)
 
 
 def test_equal_problems_have_equal_answers_with_ties_everywhere():

@@ -9,6 +9,7 @@ import pytest
 from tiny_problems import random_instance, tiny_space
 
 import deploynas as dn
+from deploynas.accuracy.bilinear import StandardErrors
 from deploynas.errors import GateError, InputError
 from deploynas.search.feasibility import cost_ranges, require_feasible
 from deploynas.search.problem import Limit, Problem
@@ -46,7 +47,7 @@ def test_an_unknown_resource_is_refused():
         ({"base": float("nan")}, "base must be finite"),
         ({"block": blocks(float("nan"))}, "must be finite"),
         ({"block": blocks(0.0)[:1]}, "1 stages"),
-        ({"block": [blocks(0.0)[0], blocks(0.0)[0]]}, "stage 2 must be"),
+        ({"block": [blocks(0.0)[0], blocks(0.0)[0]]}, "stage 2 must be 3 blocks of 2, 2, 2 options, got 2 of 3, 3"),
         ({"depth": [[0.0], [0.0, 0.0]]}, "stage 1 must have 2 depths"),
     ],
 )
@@ -86,11 +87,11 @@ def test_limits_that_exclude_each_other_are_answered_with_what_comes_closest():
     # by hand: one block each way, 4 ms on both
     assert "4 of 2" in caught.value.message
     assert "100 %" in caught.value.hint
-    require_feasible(Problem.of(SPACE, estimator_with(), [Limit(table, 4.0) for table in tables]))
+    require_feasible(Problem.build(SPACE, estimator_with(), [Limit(table, 4.0) for table in tables]))
 
 
 def test_cost_ranges_are_those_of_the_space():
-    (found,) = cost_ranges(Problem.of(SPACE, estimator_with(), [Limit(TABLE, 4.0)]))
+    (found,) = cost_ranges(Problem.build(SPACE, estimator_with(), [Limit(TABLE, 4.0)]))
     # 1 ms fixed; two to five blocks; depths 2, 3, 4, 5 equally likely (1 or 2, and 1 or 3)
     assert (found.smallest, found.heaviest) == (3.0, 6.0)
     assert found.median in (4.0, 4.5, 5.0)
@@ -109,9 +110,8 @@ def test_one_network_each_is_never_worse_than_the_shared_one():
 
 
 def test_the_result_carries_what_is_known_about_its_errors():
-    estimator = estimator_with(
-        base_se=0.03, depth_se=[[0.04, 0.04], [0.0, 0.0]], block_se=[[[0.0] * 3] * 2, [[0.0] * 2] * 3]
-    )
+    errors = StandardErrors.checked(SPACE, 0.03, [[0.04, 0.04], [0.0, 0.0]], blocks(0.0))
+    estimator = estimator_with(errors=errors)
     result = dn.search(SPACE, estimator, [Limit(TABLE, 6.0)])
     assert result.accuracy_se == pytest.approx(0.05)  # root of 0.03^2 + 0.04^2
     assert result.costs == dn.Costs.of(SPACE, result.architecture)
@@ -129,6 +129,87 @@ def test_thinning_keeps_both_ends_and_the_optimum_of_every_even_budget():
     assert thin[1] == points.best(float(points.latencies_ms[0] + step))
 
 
+def test_a_frontier_is_asked_for_an_accuracy_or_for_its_knee():
+    # by hand: two to five blocks, 1 ms and 0.01 each beside 1 ms and 0.5
+    points = dn.frontier(SPACE, estimator_with(), TABLE)
+    assert [(p.latency_ms, round(p.accuracy, 9)) for p in points] == [(3, 0.52), (4, 0.53), (5, 0.54), (6, 0.55)]
+    assert points.reaching(0.0).latency_ms == 3
+    assert points.reaching(points[2].accuracy) == points[2]
+    assert points.reaching(0.535).latency_ms == 5
+    assert points.reaching(0.56) is None
+    assert points.knee(within=0.015).latency_ms == 5
+    assert points.knee(within=0) == points[-1]
+    assert points.knee(within=1) == points[0]
+    with pytest.raises(InputError, match="within"):
+        points.knee(within=-0.1)
+    assert dn.frontier(SPACE, estimator_with(), TABLE, [Limit("peak_memory_bytes", 1)]).reaching(0.1) is None
+
+
+class Blocks:
+    """An estimator of somebody else's: it only ranks, by the number of blocks."""
+
+    def __init__(self, space: dn.Space) -> None:
+        self.space = space
+
+    def predict(self, architecture: dn.Architecture) -> float:
+        return 100.0 * sum(architecture.depths)
+
+
+def test_a_score_that_only_ranks_is_no_accuracy(tmp_path):
+    from deploynas.search.result_file import NetworkRecord, network_record
+
+    found = dn.search(SPACE, dn.ask(Blocks(SPACE), scale="ordinal"), [Limit(TABLE, 5.0)], solver="evolution")
+    assert found.score == 400.0  # 1 ms fixed and four blocks
+    assert found.accuracy is None and found.accuracy_se is None
+    record = network_record(found)
+    assert (record.score, record.accuracy) == (400.0, None)
+    assert NetworkRecord.model_validate(record.model_dump()) == record
+    with pytest.raises(InputError, match="scale"):
+        dn.ask(Blocks(SPACE), scale="percent")
+
+
+def test_an_estimator_that_lacks_something_is_told_what():
+    with pytest.raises(InputError, match="Blocks lacks `predict_se`, `objective`") as caught:
+        dn.search(SPACE, Blocks(SPACE), [Limit(TABLE, 5.0)])
+    assert "deploynas.ask" in caught.value.hint
+
+
+def test_an_objective_of_a_new_kind_goes_to_the_solvers_that_can_only_ask():
+    from deploynas.search.solver import SOLVERS
+    from deploynas.space.coefficients import Objective
+
+    class Product(Objective):
+        form, scale = "a product of depths", "ordinal"
+
+        def score(self, architecture: dn.Architecture) -> float:
+            return float(architecture.depths[0] * architecture.depths[1])
+
+    class Own(Blocks):
+        def predict_se(self, architecture: dn.Architecture) -> None:
+            return None
+
+        def objective(self) -> Objective:
+            return Product()
+
+    assert dn.search(SPACE, Own(SPACE), [Limit(TABLE, 9.0)], solver="evolution").score == 2 * 3
+    assert dn.search(SPACE, Own(SPACE), [Limit(TABLE, 9.0)], solver="best-of").score == 2 * 3
+    for solver in set(SOLVERS) - {"evolution", "best-of"}:
+        with pytest.raises(InputError, match="cannot maximise a product of depths") as caught:
+            dn.search(SPACE, Own(SPACE), [Limit(TABLE, 9.0)], solver=solver)
+        assert caught.value.hint == "use `--solver evolution` or `--solver best-of`"
+
+
+def test_limits_in_files_of_before_have_their_unit_from_their_name():
+    from deploynas.search.result_file import LimitRecord
+
+    def unit(name: str) -> str:
+        return LimitRecord.model_validate({"name": name, "predicted": 1, "budget": 2, "relative_error": None}).unit
+
+    assert unit("latency_ms on cpu-1t") == unit("latency_ms on cpu-1t (2)") == "ms"
+    assert unit("params") == unit("macs (2)") == "count"
+    assert unit("peak_memory_bytes") == "bytes"
+
+
 @pytest.mark.parametrize(
     "imports",
     [
@@ -137,8 +218,15 @@ def test_thinning_keeps_both_ends_and_the_optimum_of_every_even_budget():
         "from deploynas.search.milp import Milp; import deploynas as dn; dn.frontier; dn.Limit",
     ],
 )
-def test_search_and_frontier_stay_functions_whatever_is_imported_first(imports):
-    check = "import types; assert isinstance(dn.search, types.FunctionType) and callable(dn.frontier)"
+def test_the_package_search_is_also_the_function_whatever_is_imported_first(imports):
+    check = (
+        "import inspect, sys; from deploynas.search import search; import deploynas.search.problem as p; "
+        "assert inspect.isfunction(search) and p.Limit is dn.Limit and dn.search is sys.modules['deploynas.search']; "
+        "s = dn.Space.load('fashion'); f = lambda v: [[[v] * len(g.configs)] * g.max_depth for g in s.stages]; "
+        "e = dn.BilinearEstimator.from_arrays(s, 0.5, [[0.0] * len(g.depths) for g in s.stages], f(0.01)); "
+        "found = dn.search(s, e, [dn.Limit('params', 1e9)]); "
+        "assert found.accuracy == search(s, e, [dn.Limit('params', 1e9)]).accuracy > 0.5"
+    )
     subprocess.run([sys.executable, "-c", f"{imports}; {check}"], check=True)
 
 

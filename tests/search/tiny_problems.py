@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.quadratic import QuadraticEstimator, encoding_size
+from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.blocks.inverted_residual import InvertedResidualConfig
 from deploynas.latency.table import LatencyTable
 from deploynas.search.problem import Limit
@@ -98,6 +98,6 @@ def random_instance(space: Space, seed: int, tables: int = 1):
 
 def random_quadratic(space: Space, seed: int, pairs: int) -> QuadraticEstimator:
     rng = np.random.default_rng(seed)
-    size = encoding_size(space)
+    size = len(space.decisions)
     triples = [(*rng.integers(size, size=2).tolist(), rng.normal(0, 0.02)) for _ in range(pairs)]
     return QuadraticEstimator.from_arrays(space, 0.6, rng.normal(0, 0.01, size), triples)

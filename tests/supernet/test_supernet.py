@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 import timm
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.supernet.batch_norm import recalibrate
-from deploynas.supernet.checkpoint import load_checkpoint, load_supernet, save_network, save_supernet
+from deploynas.supernet.checkpoint import load_checkpoint, save_network
 from deploynas.supernet.extraction import extract, insert, timm_model
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.paths import architectures_of, path_sizes, paths_of, random_paths
+from deploynas.supernet.paths import as_paths
 
 TINY = """
 schema: deploynas/space
@@ -74,9 +72,9 @@ def supernet(request, tmp_path_factory) -> Supernet:
 def test_each_image_of_a_multi_path_batch_gets_its_own_sub_network(supernet, memory_format):
     space = supernet.space
     images = images_for(space, 24).contiguous(memory_format=memory_format)
-    paths = random_paths(space, 24, torch.Generator().manual_seed(2))
-    mixed = supernet(images, paths)
-    for i, architecture in enumerate(architectures_of(space, paths)):
+    rows = space.decisions.draw(24, np.random.default_rng(2))
+    mixed = supernet(images, as_paths(rows))
+    for i, architecture in enumerate(space.architectures(rows)):
         alone = supernet(images[i : i + 1], architecture)
         torch.testing.assert_close(mixed[i : i + 1], alone, rtol=1e-4, atol=1e-5)
 
@@ -141,17 +139,17 @@ def test_gradients_of_a_mixed_batch_are_the_sum_of_its_sub_networks(tmp_path):
     """In evaluation mode images do not see each other, so gradients must add up exactly."""
     supernet = randomise(Supernet(tiny_space(tmp_path))).double()
     space = supernet.space
-    images, paths = images_for(space, 10).double(), random_paths(space, 10, torch.Generator().manual_seed(7))
+    images, rows = images_for(space, 10).double(), space.decisions.draw(10, np.random.default_rng(7))
 
     def gradients(run) -> list[torch.Tensor]:
         supernet.zero_grad()
         run()
         return [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in supernet.parameters()]
 
-    mixed = gradients(lambda: supernet(images, paths).square().sum().backward())
+    mixed = gradients(lambda: supernet(images, as_paths(rows)).square().sum().backward())
 
     def one_by_one() -> None:
-        for i, architecture in enumerate(architectures_of(space, paths)):
+        for i, architecture in enumerate(space.architectures(rows)):
             supernet(images[i : i + 1], architecture).square().sum().backward()
 
     for a, b in zip(mixed, gradients(one_by_one), strict=True):
@@ -174,7 +172,7 @@ def test_sorting_channels_changes_nothing_but_their_order(supernet):
 def test_training_updates_only_the_statistics_of_configurations_that_took_part(tmp_path):
     supernet = Supernet(tiny_space(tmp_path)).train()
     architecture = supernet.space.heaviest()
-    supernet(images_for(supernet.space, 4), paths_of(supernet.space, [architecture] * 4))
+    supernet(images_for(supernet.space, 4), as_paths(supernet.space.rows([architecture] * 4)))
     for s, b, c in architecture.decisions():
         norm = supernet.stages[s][b].bn3
         changed = (norm.running_var != 1).any(dim=1)
@@ -206,19 +204,9 @@ def test_recalibrating_on_one_batch_reproduces_its_training_mode_output(tmp_path
     torch.testing.assert_close(evaluated, trained, rtol=1e-2, atol=1e-2)
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**31))
-def test_paths_and_architectures_are_inverse(seed):
-    space = Space.load("imagenet")
-    architectures = [space.sample(np.random.default_rng(seed + i)) for i in range(3)]
-    assert architectures_of(space, paths_of(space, architectures)) == architectures
-    drawn = random_paths(space, 5, torch.Generator().manual_seed(seed))
-    assert (drawn < torch.tensor(path_sizes(space))).all()
-
-
 def test_wrong_paths_are_refused(supernet):
     space, images = supernet.space, images_for(supernet.space, 2)
-    paths = random_paths(space, 3, torch.Generator())
+    paths = as_paths(space.decisions.draw(3, np.random.default_rng(0)))
     with pytest.raises(InputError, match="2 images need as many paths, got 3"):
         supernet(images, paths)
     with pytest.raises(InputError, match="integers of shape"):
@@ -240,15 +228,15 @@ def test_checkpoints_come_back_bit_for_bit(supernet, tmp_path):
     assert checkpoint.architecture == architecture
     assert torch.equal(checkpoint.model(images), model(images))
     with pytest.raises(InputError, match="expected a supernet"):
-        load_supernet(tmp_path / "n.safetensors")
+        Supernet.load(tmp_path / "n.safetensors")
 
 
 def test_weights_and_sidecar_of_different_runs_are_noticed(supernet, tmp_path):
-    save_supernet(supernet, tmp_path / "a.safetensors")
-    save_supernet(randomise(Supernet(supernet.space), seed=9), tmp_path / "b.safetensors")
+    supernet.save(tmp_path / "a.safetensors")
+    randomise(Supernet(supernet.space), seed=9).save(tmp_path / "b.safetensors")
     (tmp_path / "b.safetensors").replace(tmp_path / "a.safetensors")
     with pytest.raises(InputError, match="SHA-256 differs"):
-        load_supernet(tmp_path / "a.safetensors")
+        Supernet.load(tmp_path / "a.safetensors")
 
 
 def test_strides_that_timm_would_turn_into_dilation_are_refused(tmp_path):

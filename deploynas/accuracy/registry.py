@@ -1,0 +1,40 @@
+"""Names: the kinds of estimator with where they live, and what `estimate` can be asked for.
+
+Imports nothing heavy, not even NumPy, so that a command can list the names before anything is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from deploynas.errors import InputError
+
+ESTIMATORS = {
+    "bilinear": "deploynas.accuracy.bilinear:BilinearEstimator",
+    "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
+    "mlp": "deploynas.accuracy.mlp:MLPEstimator",
+}
+
+# `contributions` are measured (eq. 3 and 6); the others are learned from whole networks: `bilinear` has the form of
+# eq. 3, `coupled` that of eq. 8, where a block's worth depends on the depth of every stage, `quadratic` that of eq. 9
+Method = Literal["contributions", "bilinear", "coupled", "quadratic", "mlp"]
+ESTIMATION_METHODS: tuple[Method, ...] = ("contributions", "bilinear", "coupled", "quadratic", "mlp")
+
+# how the paths of validation passes are drawn: one for each image, one for each batch, or one option fixed for all
+Sampling = Literal["pooled", "single-path", "per-decision"]
+SAMPLINGS: tuple[Sampling, ...] = ("pooled", "single-path", "per-decision")
+
+# what a contribution means: see `contrasts`
+Estimand = Literal["projection", "paper"]
+ESTIMANDS: tuple[Estimand, ...] = ("projection", "paper")
+
+# what is averaged over images
+Score = Literal["accuracy", "log-likelihood"]
+SCORES: tuple[Score, ...] = ("accuracy", "log-likelihood")
+
+
+def require_known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is none of the known ones."""
+    if name not in known:
+        raise InputError(f"no {what} `{name}`", hint=f"one of {', '.join(known)}")
