@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from pages import ROOT, anchors, blocks, links, pages
 from pydantic import BaseModel
 
-from deploynas.cli import main
+from deploynas.cli import group
 from deploynas.device import Device
 from deploynas.space.schema import SpaceFile
 from deploynas.training.recipe import Recipe
@@ -48,7 +48,7 @@ def test_no_page_names_a_place_on_somebodys_machine(page: str) -> None:
 
 
 def test_every_command_has_its_page() -> None:
-    listed = CliRunner().invoke(main, ["--help"]).output.partition("Commands:")[2]
+    listed = CliRunner().invoke(group, ["--help"]).output.partition("Commands:")[2]
     commands = re.findall(r"^  (\S+)", listed, flags=re.MULTILINE)
     assert len(commands) >= 12
     table = (ROOT / "README.md").read_text()
