@@ -109,3 +109,15 @@ def test_every_generated_schema_is_listed() -> None:
     schemas = {found for text in package for found in re.findall(r"Literal\[\"(deploynas/[\w-]+)\"\]", text)}
     text = (ROOT / FORMATS).read_text()
     assert not {schema for schema in schemas if f"`{schema}`" not in text and f"schema: {schema}" not in text}
+
+
+def test_every_message_that_troubleshooting_quotes_is_one_of_ours() -> None:
+    """Up to what stands for a value (…, or a number); source lines that a message is broken over are joined."""
+    source = "\n".join(path.read_text() for path in sorted((ROOT / "deploynas").rglob("*.py")))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)
+    rows = re.findall(r"^\| (?!it says|---)([^|]*`[^|]*) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    assert len(rows) > 20
+    for row in rows:
+        for quoted in re.findall(r"`([^`]+)`", row):
+            for piece in re.split(r"\s*(?:…|\b\d+\b)\s*", quoted):
+                assert piece in source, f"nothing says {piece!r}"
