@@ -27,7 +27,7 @@ from deploynas.accuracy.registry import ESTIMANDS, SCORES
 from deploynas.accuracy.samples import Pass, Samples, means
 from deploynas.accuracy.shrinkage import shrunk
 from deploynas.accuracy.validation import kendall, mean_error, noise_ceiling, spearman
-from deploynas.cli.supernet_input import open_one_shot
+from deploynas.pipeline.supernet import open_supernet
 from deploynas.report.charts import Line, line_chart
 from deploynas.space.coefficients import Estimator
 
@@ -56,14 +56,14 @@ def main() -> None:
     parser.add_argument("--only-pooled", action="store_true", help="for a large validation set")
     arguments = parser.parse_args()
     start = time.monotonic()
-    opened = open_one_shot(arguments.supernet)
-    samples = Samples(opened.measure.supernet.space, opened.measure, opened.samples_folder())
+    opened = open_supernet(arguments.supernet)
+    samples = Samples(opened.space, opened.one_shot, opened.samples_folder())
     unseen = [samples.get("unseen", i) for i in range(arguments.unseen)]
     rows = [row(*found, unseen) for found in estimators(samples, arguments.only_pooled)]
     ceiling = noise_ceiling(unseen, np.random.default_rng(0))
     measured = means(unseen, "accuracy")
     document = {
-        "supernet": opened.about,
+        "supernet": opened.identity,
         "images": samples.measure.images,
         "unseen_networks": len(unseen),
         "measured_std": float(measured.std(ddof=1)),

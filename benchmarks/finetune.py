@@ -22,9 +22,9 @@ from deploynas.files import now, write_json
 from deploynas.latency.hardware import hardware, versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
+from deploynas.pipeline.finetune import FineTuneOptions, finetune
 from deploynas.report.document import ReportFile
 from deploynas.space import Architecture, Space
-from deploynas.training.finetune import finetune
 from deploynas.training.recipe import PRESETS, Recipe
 
 RESULT = Path(__file__).parent / "results" / "finetune.json"
@@ -97,7 +97,8 @@ def main() -> None:
             preset = space.name if space.name in PRESETS else "fashion"
             recipe = Recipe.load(preset, [f"finetune.epochs={options.epochs}", f"seed={seed}", *changes])
             with tempfile.TemporaryDirectory() as folder:
-                made = finetune(supernet, architecture, report.data["name"], Path(folder), recipe, from_scratch=scratch)
+                how = FineTuneOptions(recipe, from_scratch=scratch)
+                made = finetune(supernet, architecture, None, folder, how)
             accuracies.append(made.validation_accuracy)
         std = float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0
         rows.append(

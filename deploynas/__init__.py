@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the package is called like a function, and looks like one to a type checker
+if TYPE_CHECKING:  # packages that are called like a function look like one to a type checker
+    from deploynas.pipeline.export import export as export
     from deploynas.search import search as search
 
 __version__ = "0.1.0"
@@ -29,10 +30,14 @@ _HOMES = {
     "Limit": "deploynas.search.problem",
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
-    "finetune": "deploynas.training.finetune",
+    "train": "deploynas.pipeline.train",
+    "estimate": "deploynas.pipeline.estimate",
+    "finetune": "deploynas.pipeline.finetune",
+    "run": "deploynas.pipeline.run",
+    "RunFolder": "deploynas.pipeline.run_folder",
     "DeployNASError": "deploynas.errors",
 }
-_MODULES = ("graph", "search")  # `search` can be called, see `callable_module`
+_MODULES = ("export", "graph", "search")  # the first and the last can be called, see `callable_module`
 
 __all__ = [*_HOMES, *_MODULES]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from deploynas.errors import InputError
-from deploynas.files import content_hash, read_yaml
+from deploynas.files import content_hash, known_only, read_yaml
 
 # short name: (the runtime's name, the package that carries it)
 PROVIDERS = {
@@ -38,9 +38,11 @@ def _known_provider(text: str) -> str:
     return text
 
 
-def _thread_count(value: Any) -> int | str:
-    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4096):
+def _thread_count(value: object) -> int | str:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4096:
         return value
+    if value == "all":
+        return "all"
     raise ValueError("be a number from 1 to 4096, or `all`")
 
 
@@ -91,28 +93,31 @@ class Device(_Strict):
     provider: Annotated[str, AfterValidator(_known_provider)]
     provider_options: dict[str, str | int | float | bool] = {}
     session_options: dict[str, str | int | float | bool] = {}  # the runtime's own, as `session.intra_op.allow_spinning`
-    threads: Annotated[Any, AfterValidator(_thread_count)] = 1  # a number, or `all`
+    threads: Annotated[int | str, BeforeValidator(_thread_count)] = 1  # a number, or `all`
     batch: int = Field(default=1, ge=1, le=65_536)
     precision: Literal["fp32", "int8"] = "fp32"
     statistic: Annotated[str, AfterValidator(_known_statistic)] = "median"
-    undisturbed: bool = (
-        True  # what a shared machine's other work slows down is taken out; false: is part of the latency
-    )
+    undisturbed: bool = True  # true: what other work on the machine slows down is taken out of the latency
     effort: Effort = Effort()
     budgets: Budgets = Budgets()
     hardware: ExpectedHardware = ExpectedHardware()
 
     @classmethod
     def load(cls, source: str | Path) -> Device:
-        """A device in `devices/` by name, or a YAML file by path."""
+        """A device of a `devices/` folder by name, or a YAML file by path."""
         path = Path(source)
         if path.suffix in (".yaml", ".yml") or path.is_file():
             return read_yaml(path, cls)
-        named = _folder() / f"{source}.yaml"
-        if not named.exists():
-            known = ", ".join(found.stem for found in shipped()) or "none found"
+        files = device_files()
+        if str(source) not in files:
+            known = ", ".join(files) or "none found"
             raise InputError(f"no device `{source}`", hint=f"one of {known}, or the path of a YAML file")
-        return read_yaml(named, cls)
+        return read_yaml(files[str(source)], cls)
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> Device:
+        """From what a generated file says of it; keys that a newer deploynas added are left out."""
+        return cls.model_validate(known_only(cls, record))
 
     @property
     def provider_name(self) -> str:
@@ -135,15 +140,30 @@ class Device(_Strict):
         return content_hash({**what, **unusual, "provider": self.provider_name})
 
 
+# a device as a field of a generated file
+RecordedDevice = Annotated[
+    Device, BeforeValidator(lambda found: known_only(Device, found) if isinstance(found, dict) else found)
+]
+
+
+def device_files() -> dict[str, Path]:
+    """Device files by name: those of `devices/` in the working folder, then those that ship with deploynas.
+
+    A project's own device hides a shipped one of the same name, and no other.
+    """
+    found: dict[str, Path] = {}
+    for folder in (Path("devices"), _shipped_folder()):
+        for path in sorted(folder.glob("*.yaml")):
+            found.setdefault(path.stem, path)
+    return found
+
+
 def shipped() -> list[Path]:
     """The device files that ship with deploynas."""
-    return sorted(_folder().glob("*.yaml"))
+    return sorted(_shipped_folder().glob("*.yaml"))
 
 
-def _folder() -> Path:
-    """`devices/` of the working folder if there is one (a project's own), else of the clone or installation."""
-    here = Path("devices")
-    if here.is_dir():
-        return here
+def _shipped_folder() -> Path:
+    """Of the clone or of the installation."""
     clone = Path(__file__).parent.parent / "devices"
     return clone if clone.is_dir() else Path(__file__).parent / "devices"

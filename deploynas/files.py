@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +20,24 @@ from deploynas.errors import InputError
 if TYPE_CHECKING:
     import pydantic
     import yaml
+    from pydantic_core import ErrorDetails
 
 Model = TypeVar("Model", bound="pydantic.BaseModel")
+
+# which command writes a file of each schema
+MADE_BY = {
+    "deploynas/latency-table": "profile",
+    "deploynas/bench": "bench",
+    "deploynas/comparison": "check --out",
+    "deploynas/checkpoint": "train` or `deploynas finetune",
+    "deploynas/training-state": "train",
+    "deploynas/estimator": "estimate",
+    "deploynas/insights": "explain --json",
+    "deploynas/search-result": "search --out",
+    "deploynas/report": "export",
+    "deploynas/manifest": "export",
+    "deploynas/step": "run",
+}
 
 
 def read_yaml(path: Path, model: type[Model]) -> Model:
@@ -38,12 +55,14 @@ def read_yaml(path: Path, model: type[Model]) -> Model:
         raise InputError(f"{where}: not valid YAML: {problem}") from error
     if not isinstance(data, dict) or root is None:
         raise InputError(f"{path}: expected a mapping of keys to values, found {_kind(data)}")
-    mistakes = _duplicate_keys(root, str(path)) + _validation_mistakes(path, data, model, root)
+    errors = _validation_errors(data, model)
+    mistakes = _duplicate_keys(root, str(path))
+    mistakes += [f"{path.name}:{_line(root, e['loc'])}: `{_dotted(e['loc'])}` {_say(e)}" for e in errors]
     if mistakes:
         count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
         raise InputError(
             f"{path} has {count}:\n" + "\n".join(f"  {mistake}" for mistake in mistakes),
-            hint=_known_keys_hint(model) if any("unknown key" in m for m in mistakes) else None,
+            hint=_known_keys_hint(model, [e["loc"] for e in errors if e["type"] == "extra_forbidden"]),
         )
     return model.model_validate(data)
 
@@ -60,7 +79,8 @@ def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
     found = data.get("schema") if isinstance(data, dict) else None
     if found != schema:
         raise InputError(
-            f"{path}: expected a file of schema `{schema}`, found {f'`{found}`' if found else _kind(data)}"
+            f"{path}: expected a file of schema `{schema}`, found {f'`{found}`' if found else _kind(data)}",
+            hint=_makers_hint(schema, found),
         )
     found_version = data.get("schema_version")
     if not isinstance(found_version, int) or isinstance(found_version, bool) or found_version < 1:
@@ -71,6 +91,14 @@ def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
             hint="upgrade deploynas on this machine",
         )
     return data
+
+
+def _makers_hint(schema: str, found: str | None) -> str | None:
+    """Which command makes the file that was wanted, and which made the one that was given."""
+    if schema not in MADE_BY:
+        return None
+    given = f"; this one is from `deploynas {MADE_BY[found]}`" if found in MADE_BY else ""
+    return f"`deploynas {MADE_BY[schema]}` writes one{given}"
 
 
 def parse_json(path: Path, model: type[Model]) -> Model:
@@ -110,6 +138,14 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's content."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
 def content_hash(document: Any) -> str:
     """A short, stable name for a JSON-like value (the same content, the same name)."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -144,16 +180,25 @@ def _json_document(path: Path) -> Any:
         ) from error
 
 
-def _validation_mistakes(path: Path, data: dict, model: type[Model], root: yaml.Node) -> list[str]:
+def _validation_errors(data: dict, model: type[Model]) -> Sequence[ErrorDetails]:
     import pydantic
 
     try:
         model.model_validate(data)
     except pydantic.ValidationError as error:
-        return [
-            f"{path.name}:{_line(root, item['loc'])}: `{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()
-        ]
+        return error.errors()
     return []
+
+
+def known_only(model: type[pydantic.BaseModel], record: dict[str, Any]) -> dict[str, Any]:
+    """A record of a generated file without keys that a strict model does not know, at every level."""
+    known = {field.alias or name: field for name, field in model.model_fields.items()}
+    kept = {key: value for key, value in record.items() if key in known}
+    for key, value in kept.items():
+        inner = _model_in(known[key].annotation)
+        if isinstance(value, dict) and inner is not None:
+            kept[key] = known_only(inner, value)
+    return kept
 
 
 def mistakes_of(error: pydantic.ValidationError) -> list[str]:
@@ -161,7 +206,7 @@ def mistakes_of(error: pydantic.ValidationError) -> list[str]:
     return [f"`{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()]
 
 
-def _say(error: Any) -> str:
+def _say(error: ErrorDetails) -> str:
     """Pydantic's message in the house's words: what it must be, what it is."""
     kind, message = error["type"], error["msg"]
     if kind == "extra_forbidden":
@@ -217,9 +262,48 @@ def _duplicate_keys(node: yaml.Node, path: str) -> list[str]:
     return mistakes
 
 
-def _known_keys_hint(model: type[Model]) -> str:
-    keys = [field.alias or name for name, field in model.model_fields.items()]
-    return "known keys: " + ", ".join(f"`{key}`" for key in keys)
+def _known_keys_hint(model: type[Model], unknown: Sequence[tuple]) -> str | None:
+    """What may be written in each place where a key was unknown; at the top also what belongs inside each key."""
+    hints = []
+    for place in dict.fromkeys(location[:-1] for location in unknown):
+        inside = _model_at(model, place)
+        keys = _keys(inside) if place else _keys_with_nested(inside)
+        where = f" in `{_dotted(tuple(part for part in place if isinstance(part, str)))}`" if place else ""
+        hints.append(f"known keys{where}: {keys}")
+    return "; ".join(dict.fromkeys(hints)) or None
+
+
+def _model_at(model: type[pydantic.BaseModel], place: tuple) -> type[pydantic.BaseModel]:
+    """The model that describes what lies at a place of the file."""
+    for part in place:
+        if isinstance(part, str):
+            found = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
+            model = (_model_in(found.annotation) if found else None) or model
+    return model
+
+
+def _model_in(annotation: object) -> type[pydantic.BaseModel] | None:
+    """The model inside an annotation such as `list[Stage]` or `First | None`."""
+    import typing
+
+    import pydantic
+
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return annotation
+    inner = (_model_in(argument) for argument in typing.get_args(annotation))
+    return next((found for found in inner if found), None)
+
+
+def _keys(model: type[pydantic.BaseModel]) -> str:
+    return ", ".join(f"`{field.alias or name}`" for name, field in model.model_fields.items())
+
+
+def _keys_with_nested(model: type[pydantic.BaseModel]) -> str:
+    texts = []
+    for name, field in model.model_fields.items():
+        inner = _model_in(field.annotation)
+        texts.append(f"`{field.alias or name}`" + (f" ({_keys(inner)})" if inner else ""))
+    return ", ".join(texts)
 
 
 def _kind(data: Any) -> str:

@@ -5,16 +5,12 @@ from pathlib import Path
 import pytest
 
 from deploynas import graph
-from deploynas.device import Device, shipped
+from deploynas.device import Device, device_files, shipped
 from deploynas.errors import InputError
 from deploynas.latency.hardware import hardware, require_hardware
 from deploynas.latency.session import Session, require_provider
+from deploynas.latency.worker import Plan, Visit, measure
 from deploynas.space import Space
-
-
-@pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
-def test_shipped_devices_are_valid_and_named_after_their_file(path: Path) -> None:
-    assert Device.load(path).name == path.stem
 
 
 def test_the_promised_devices_ship() -> None:
@@ -94,3 +90,22 @@ def test_session_options_reach_the_runtime_and_name_another_device(tiny: Space) 
     session = Session(graph.network(tiny, tiny.smallest()).SerializeToString(), told)
     options = session._session.get_session_options()
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+
+
+def test_own_devices_add_to_the_shipped_ones_and_hide_only_their_namesakes(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "mine.yaml").write_text("name: mine\nprovider: cpu\n")
+    (tmp_path / "devices" / "cpu-1t.yaml").write_text("name: cpu-1t\nprovider: cpu\nthreads: 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert Device.load("mine").threads == 1 and Device.load("cpu-1t").threads == 7
+    assert set(device_files()) == {"mine", *(path.stem for path in shipped())}
+    assert Device.load("cpu-all").threads == "all"
+
+
+def test_a_worker_takes_a_plan_of_a_newer_version(quick: Device, tiny: Space, capsys) -> None:
+    """Keys that it does not know, in the plan and in the device, are left out."""
+    entry = {"key": "stem", "kind": "part", "colour": "red"}
+    device = {**quick.describe(), "colour": "red", "effort": {**quick.effort.model_dump(), "mood": "good"}}
+    plan = {"device": device, "space": tiny.describe(), "entries": [entry], "visits": {"stem": 1}, "seed": 0, "new": 1}
+    measure(Plan.model_validate(plan))
+    assert Visit.model_validate_json(capsys.readouterr().out).entry == "stem"

@@ -70,7 +70,7 @@ def schema_of(path: Path) -> str:
 GENERATED = sorted(path for path in GOLDEN.rglob("*.json") if path.name != "facts.json")
 NAMES = [path.relative_to(GOLDEN).as_posix() for path in GENERATED]
 # a key there is one more entry of a mapping, not one more field of a record
-MAPPINGS = ("lineage", "validation.ablations", "estimator_validation.ablations")
+MAPPINGS = ("lineage", "versions", "validation.ablations", "estimator_validation.ablations")  # not records
 
 
 def places(data: Any, place: str = "") -> Iterator[tuple[str, dict]]:

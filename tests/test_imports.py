@@ -7,11 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.cli import COMMANDS
+from deploynas.space import Space
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "deploynas"
-GROUND = {"callable_module", "errors", "files", "progress", "space", "blocks", "device", "costs"}
+GROUND = {"callable_module", "errors", "files", "progress", "provenance", "space", "blocks", "device", "costs"}
 # what each part may import from the rest of deploynas, besides itself and the ground everything stands on
 MAY_KNOW = {
     **{name: set() for name in GROUND},
@@ -24,8 +29,11 @@ MAY_KNOW = {
     "export": {"graph", "supernet", "latency"},
     "report": set(),
     # the steps together; whatever is a step of its own belongs into one of the others
-    "shipping": {"graph", "latency", "supernet", "training", "accuracy", "search", "export", "report"},
-    "cli": {"graph", "latency", "supernet", "training", "accuracy", "search", "export", "report", "shipping", "cli"},
+    "pipeline": {"graph", "latency", "supernet", "training", "accuracy", "search", "export", "report"},
+    "cli": {"graph", "latency", "supernet", "training", "accuracy", "search", "export", "report", "pipeline", "cli"},
+    # the public API, by name and loaded on first use
+    "__init__": {"search", "export", "pipeline"},
+    "__main__": {"cli"},
 }
 ONLY_IN = {
     "torch": {"supernet", "training", "accuracy", "export"},
@@ -34,9 +42,8 @@ ONLY_IN = {
     "click": {"cli"},
     "rich": {"cli"},
 }
-LIGHT = ["profile", "bench", "check", "search", "estimate", "explain", "devices"]
-SHIPPING = ["finetune", "export", "report", "run"]
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem[0] != "_")
+FILES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 
 
 def part_of(path: Path) -> str:
@@ -61,7 +68,43 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: imports are absolute"
             modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            modules |= {argument.value for argument in node.args if isinstance(argument, ast.Constant)}
     return modules
+
+
+def known_modules(path: Path) -> set[str]:
+    """Those of ours that a file imports: of `from a import b` the module `a.b` if there is one, else `a`."""
+    found = {module for module in imported(path) if module in MODULES}
+    return {module for module in found if not any(other.startswith(f"{module}.") for other in found)}
+
+
+def cycles() -> list[set[str]]:
+    """Groups of modules of which each imports, over some others, every other one."""
+    edges = {module: known_modules(path) - {module} for module, path in MODULES.items()}
+    reach = {module: set(targets) for module, targets in edges.items()}
+    changed = True
+    while changed:
+        changed = False
+        for reached in reach.values():
+            further = set().union(*(reach[other] for other in reached)) - reached
+            if further:
+                reached |= further
+                changed = True
+    looping = [module for module in reach if module in reach[module]]
+    groups = {frozenset(other for other in reach[module] if module in reach[other]) for module in looping}
+    return [set(group) for group in groups]
+
+
+SOON = pytest.mark.xfail(reason="a cycle that is about to be removed")
+
+
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=SOON if part in ("supernet", "search") else ()) for part in MAY_KNOW]
+)
+def test_no_module_imports_itself_over_others(part: str) -> None:
+    """Imports inside functions included."""
+    assert not [group for group in cycles() if any(part_of(MODULES[module]) == part for module in group)]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -92,7 +135,7 @@ def test_every_part_is_installed() -> None:
     assert folders <= listed
 
 
-@pytest.mark.parametrize("name", ["", *LIGHT, *SHIPPING])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_imports_nothing_heavy(name: str) -> None:
     command = [name] if name else []
     script = (
@@ -105,7 +148,7 @@ def test_help_imports_nothing_heavy(name: str) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
-def test_measuring_never_imports_torch(tiny_path: Path, tmp_path: Path) -> None:
+def test_measuring_and_searching_never_import_torch(tiny_path: Path, tmp_path: Path) -> None:
     """As on a target machine: torch, timm and scikit-learn cannot be imported at all."""
     blocked = tmp_path / "blocked"
     for name in ("torch", "timm", "sklearn", "safetensors", "torchvision"):
@@ -122,4 +165,11 @@ def test_measuring_never_imports_torch(tiny_path: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(blocked), str(ROOT)])}
     call = [sys.executable, str(ROOT / "cli.py"), "profile", "--device", str(device), "--space", str(tiny_path)]
     done = subprocess.run([*call, "--out", str(tmp_path / "t.json")], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    space = Space.load(tiny_path)
+    worth = [np.zeros((stage.max_depth, len(stage.configs))) for stage in space.stages]
+    depths = [[0.0] * len(stage.depths) for stage in space.stages]
+    BilinearEstimator.from_arrays(space, 0.5, depths, worth).save(tmp_path / "e.json")
+    call = [sys.executable, str(ROOT / "cli.py"), "search", "--estimator", "e.json", "--latency", "t.json:1000"]
+    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,7 @@
-"""The command line: one thin file a command, imported only when it is asked for.
+"""The command line: one thin file per command, imported only when it is asked for.
 
 stdout carries the result, stderr everything for people. Exit codes: 0 done, 1 failed while running, 2 bad
-usage or bad file, 3 a gate not met.
+usage or bad file, 3 a gate not met, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ COMMANDS = (
     "report",
     "run",
 )
+# those that keep what they have done when they are stopped
+RESUMABLE = ("profile", "train", "estimate", "finetune", "run")
 
 
 class _Commands(click.Group):
@@ -61,11 +63,13 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
+        context = error.ctx if isinstance(error, click.UsageError) else None
         _complain(error.format_message(), f"`{context.command_path} --help`" if context else None)
         sys.exit(2)
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted", "the same command goes on where it stopped")
+        asked = next((word for word in sys.argv[1:] if word in COMMANDS), None)
+        resumes = "the same command resumes where it stopped"
+        _complain("interrupted", resumes if asked in RESUMABLE else "nothing was kept; type the command again")
         sys.exit(130)
 
 

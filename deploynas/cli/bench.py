@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+from deploynas.cli.options import device_option, out_option
 
 if TYPE_CHECKING:
     from deploynas.latency.bench import BenchResult
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 @click.command("bench")
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file.")
+@device_option
 @click.option("--shape", "shapes", multiple=True, metavar="NAME=N,C,H,W", help="Shape of a dynamic input; repeatable.")
 @click.option("--runs", default=300, show_default=True, type=click.IntRange(10, 1_000_000), help="Timed inferences.")
 @click.option("--top", default=40, show_default=True, type=click.IntRange(0), help="Rows of the breakdown to print.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the result as JSON, for `deploynas check`.")
+@out_option("Write the result as JSON, for `deploynas check`.")
 @json_option
 def command(
     model: Path, device_name: str, shapes: tuple[str, ...], runs: int, top: int, out: Path | None, as_json: bool
@@ -33,13 +34,17 @@ def command(
     with progress_bar(f"timing {model.name} on {device.name}") as on_progress:
         result = bench(model, device, shapes=_parse_shapes(shapes), runs=runs, on_progress=on_progress)
     document = result.model_dump(by_alias=True)
-    if out:
-        write_json(out, document)
-        say(f"wrote {out}; compare with another: `deploynas check {out} OTHER.json`")
     if as_json:
         print_json(document)
-        return
-    _print(result, top)
+    else:
+        _print(result, top)
+    again = f"deploynas bench {model} --device {device_name} --out"
+    if out:
+        write_json(out, document)
+        say(f"wrote {out}")
+        say(f"next: {again} again.json && deploynas check {out} again.json")
+    else:
+        say(f"next: {again} bench.json")
 
 
 def _print(result: BenchResult, top: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, say
+from deploynas.cli.options import out_option
 
 
 @click.command("check")
@@ -17,7 +18,7 @@ from deploynas.cli.console import json_option, print_json, print_table, say
 )
 @click.option("--any-hardware", is_flag=True, help="Compare results of different machines.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write a Markdown report.")
-@click.option("--out", type=click.Path(path_type=Path), help="Also write the result as JSON.")
+@out_option("Also write the result as JSON.")
 @json_option
 def command(
     base: Path,

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -22,11 +21,18 @@ def say(message: str) -> None:
     click.echo(message, err=True)
 
 
-def print_json(document: Any) -> None:
+def seconds_since_start() -> float:
+    """How long a person has waited: since the process began, imports included."""
+    import psutil
+
+    return time.time() - psutil.Process().create_time()
+
+
+def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
     """A table on stdout. All columns but the first are right-aligned, as numbers should be."""
     from rich import box
     from rich.console import Console

@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from deploynas.device import Device
+
+READY = "ready"
 
 
 @click.command("devices")
 @json_option
 def command(as_json: bool) -> None:
     """List device profiles and whether this machine can run them."""
-    from deploynas.device import Device, shipped
-    from deploynas.errors import InputError
-    from deploynas.latency.hardware import hardware, require_hardware
-    from deploynas.latency.session import require_provider
+    from deploynas.device import device_files
+    from deploynas.latency.hardware import hardware
 
-    rows = []
-    for path in shipped():
-        device = Device.load(path)
-        try:
-            require_hardware(device)
-            require_provider(device)
-            status = "ready"
-        except InputError as error:
-            status = error.message.removeprefix(f"device `{device.name}` ")
-        rows.append((device, status))
-    if as_json:
-        print_json(
-            {
-                "hardware": hardware().model_dump(),
-                "devices": [{**device.describe(), "hash": device.hash, "status": status} for device, status in rows],
-            }
-        )
-        return
+    listed = [(name, path, *_examined(path)) for name, path in device_files().items()]
     found = hardware()
+    if as_json:
+        rows = [
+            {**device.describe(), "hash": device.hash, "status": status} if device else {"name": name, "status": status}
+            for name, _, device, status in listed
+        ]
+        print_json({"hardware": found.model_dump(), "devices": rows})
+        return
     say(f"this machine: {found.processor}, {found.cores} cores, {found.memory_gib} GiB")
     print_table(
         ["device", "provider", "threads", "batch", "precision", "statistic", "status"],
-        [(d.name, d.provider, d.threads, d.batch, d.precision, d.statistic, status) for d, status in rows],
+        [
+            (d.name, d.provider, d.threads, d.batch, d.precision, d.statistic, status)
+            if d
+            else (name, *[""] * 5, f"broken: {path}")
+            for name, path, d, status in listed
+        ],
     )
-    say("next: `deploynas profile --device cpu-1t --space imagenet`")
+    for _, path, device, status in listed:
+        if device is None:
+            say(f"warning: {path} cannot be used: {status.removeprefix('broken: ')}")
+    ready = [name for name, _, _, status in listed if status == READY]
+    if ready:
+        say(f"next: deploynas profile --device {ready[0]} --space fashion")
+
+
+def _examined(path: Path) -> tuple[Device | None, str]:
+    """The device, unless its file is broken, and whether this machine can run it."""
+    from deploynas.device import Device
+    from deploynas.errors import InputError
+    from deploynas.latency.hardware import require_hardware
+    from deploynas.latency.session import require_provider
+
+    try:
+        device = Device.load(path)
+    except InputError as error:
+        return None, f"broken: {error.message}"
+    try:
+        require_hardware(device)
+        require_provider(device)
+        return device, READY
+    except InputError as error:
+        return device, error.message.removeprefix(f"device `{device.name}` ")

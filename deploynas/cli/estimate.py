@@ -3,131 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS, SCORES
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+from deploynas.cli.next_commands import search_command
+from deploynas.cli.options import estimation_of, out_option, supernet_help, with_estimation_options
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimation import Estimate, EstimationSettings
+    from deploynas.accuracy.estimation import Estimate
     from deploynas.accuracy.estimator_file import EstimatorValidation
 
 
-def with_plan_options(passes: int | None = None, unseen: int = 200) -> Any:
-    """The options that say what to estimate and how; `plan_of` reads them."""
-    options = [
-        click.option(
-            "--method", type=click.Choice(ESTIMATION_METHODS), default="contributions", show_default=True,
-            help="Measured contributions, or a form learned from whole networks.",
-        ),
-        click.option(
-            "--sampling", type=click.Choice(SAMPLINGS), default="pooled", show_default=True,
-            help="Of contributions: all from every image's own path, a path a batch, or a pass for each decision.",
-        ),
-        click.option(
-            "--estimand", type=click.Choice(ESTIMANDS), default="projection", show_default=True,
-            help="Of contributions: least squares, or eq. 3 as printed.",
-        ),
-        click.option(
-            "--score", type=click.Choice(SCORES), default="accuracy", show_default=True, help="What is averaged."
-        ),
-        click.option(
-            "--shrink/--no-shrink", default=True, show_default=True,
-            help="Of contributions: take out noise by what all say together, or leave them unbiased.",
-        ),
-        click.option(
-            "--passes", type=click.IntRange(min=1), default=passes, show_default=passes is not None, metavar="N",
-            help="At most N visits of all validation images.",
-        ),
-        click.option(
-            "--target-se", type=float, metavar="X", help="Stop when no standard error exceeds X (0.002: 0.2 points)."
-        ),
-        click.option(
-            "--validate", "unseen", type=click.IntRange(min=0), default=unseen, show_default=True, metavar="N",
-            help="Unseen sub-networks to validate on; 0: none.",
-        ),
-    ]  # fmt: skip
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-def plan_of(options: dict[str, Any]) -> EstimationSettings:
-    """What the options of `with_plan_options` ask for; takes them out of `options`."""
-    from dataclasses import fields
-
-    from deploynas.accuracy.estimation import EstimationSettings
-
-    return EstimationSettings(**{field.name: options.pop(field.name) for field in fields(EstimationSettings)})
-
-
-@click.command()
-@click.option(
-    "--supernet",
-    "supernet_path",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="RUN",
-    help="Folder of a `train` run, or its w_star.safetensors.",
-)
+@click.command("estimate")
+@click.option("--supernet", "source", type=click.Path(path_type=Path), required=True, metavar="RUN", help=supernet_help)
 @click.option("--data", help="Data set.  [default: what the supernet was trained on]")
-@click.option("--out", type=click.Path(path_type=Path), help="Estimator file.  [default: RUN/estimator.json]")
-@with_plan_options()
+@out_option("Estimator file.  [default: RUN/estimator.json]")
+@with_estimation_options()
 @click.option("--samples", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where passes are kept.  [default: RUN/samples]")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the paths.")
 @json_option
 def command(
-    supernet_path: Path,
-    data: str | None,
-    out: Path | None,
-    folder: Path | None,
-    seed: int,
-    as_json: bool,
-    **options: Any,
+    source: Path, data: str | None, out: Path | None, folder: Path | None, seed: int, as_json: bool, **options: object
 ) -> None:
     """Measure or learn what every decision is worth, and validate it on unseen sub-networks.
 
     Passes are kept: the same command continues, and more passes refine what is there.
     """
-    from deploynas import __version__
-    from deploynas.accuracy.estimation import estimate
-    from deploynas.accuracy.samples import Samples
-    from deploynas.cli.supernet_input import open_one_shot
-    from deploynas.files import now
+    from deploynas.pipeline.estimate import KeptPasses, estimate_supernet
+    from deploynas.pipeline.supernet import open_supernet
 
-    plan = plan_of(options)
-    opened = open_one_shot(supernet_path, data)
-    out = out or opened.run / "estimator.json"
-    samples = Samples(opened.measure.supernet.space, opened.measure, opened.samples_folder(folder), seed)
-    provenance = {"created": now(), "deploynas": __version__, "supernet": opened.about}
+    settings = estimation_of(options)
+    supernet = open_supernet(source, data)
     with progress_bar("estimate") as on_progress:
-        found = estimate(samples, plan, provenance, on_progress)
-    found.estimator.save(out)
+        saved = estimate_supernet(supernet, settings, out, KeptPasses(folder, seed), on_progress)
+    found, estimator = saved.estimate, saved.estimate.estimator
     if as_json:
-        validation = found.estimator.validation
-        print_json(
-            {
-                "estimator": str(out),
-                **found.estimator.provenance,
-                "validation": validation.model_dump() if validation else None,
-            }
-        )
+        validation = estimator.validation.model_dump() if estimator.validation else None
+        print_json({"estimator": str(saved.path), **estimator.provenance, "validation": validation})
     else:
         _show(found)
-    if plan.target_se is not None and not found.reached(plan.target_se):
+    if settings.target_se is not None and not found.reached(settings.target_se):
         say(
             f"the largest standard error is {found.largest_se:.5f} after {found.passes} passes, not "
-            f"{plan.target_se:g}: more passes help as long as it falls, then only more images do"
+            f"{settings.target_se:g}: more passes help as long as it falls, then only more images do"
         )
-    say(f"wrote {out}; passes are kept in {samples.folder}")
-    say(f"next: deploynas explain {out}")
+    say(f"wrote {saved.path}; passes are kept in {saved.samples}")
+    explained = settings.method in ("contributions", "separable")
+    say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, supernet.space)}")
 
 
 def _show(found: Estimate) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, say
+from deploynas.cli.next_commands import search_command
 from deploynas.errors import InputError
 
 
@@ -18,7 +19,7 @@ from deploynas.errors import InputError
 def command(estimator_path: Path, latency: Path | None, html: Path | None, as_json: bool) -> None:
     """Explain an estimator: the worth of every design choice, beside its latency.
 
-    Depth a stage; expansion, kernel and squeeze-and-excitation a stage and a block, each averaged over
+    Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
     everything else. A sentence is printed only where the standard errors allow it.
     """
     from deploynas.accuracy.bilinear import BilinearEstimator
@@ -56,11 +57,12 @@ def command(estimator_path: Path, latency: Path | None, html: Path | None, as_js
         if not document.findings:
             say("no finding is beyond its error bars; more passes of `estimate` narrow them")
     if html:
-        from deploynas.cli.explain_page import page
+        from deploynas.report.insights_page import page
 
         html.parent.mkdir(parents=True, exist_ok=True)
         html.write_text(page(document), encoding="utf-8")
         say(f"wrote {html}")
+    say(f"next: {search_command(estimator_path, estimator.space)}")
 
 
 def _number(value: float | None, scale: float = 1) -> str:

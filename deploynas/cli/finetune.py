@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say, seconds_since_start
+from deploynas.cli.options import out_option, recipe_changes, supernet_help, with_recipe_options
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
-    from deploynas.space import Architecture
     from deploynas.training.finetune import FinetuneResult
 
 
@@ -21,23 +20,12 @@ if TYPE_CHECKING:
 @click.argument("search", type=click.Path(path_type=Path), required=False, metavar="[SEARCH.json]")
 @click.option("--pick", type=click.IntRange(min=1), default=1, show_default=True, help="Which of the file's networks.")
 @click.option("--architecture", "text", help="A network in timm's notation, instead of a search result.")
-@click.option(
-    "--supernet",
-    type=click.Path(path_type=Path),
-    help="Weights to inherit, from `train`.  [default: runs/SPACE/w_star.safetensors]",
-)
+@click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN",
+              help=f"{supernet_help}  [default: that of the search's estimator, or runs/SPACE]")  # fmt: skip
 @click.option("--data", help="As for `train`.  [default: what the supernet was trained on]")
 @click.option("--teacher", metavar="FILE|timm:NAME[:WEIGHTS]", help="Who teaches.  [default: w_h beside the supernet]")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder.  [default: beside SEARCH.json]")
-@click.option("--recipe", "recipe_name", help="Preset or YAML file.  [default: named as the space, or fashion]")
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change the recipe, like finetune.distillation.weight=0.7.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Shorthand for --set seed=…")
+@out_option("Folder.  [default: beside SEARCH.json]", folder=True)
+@with_recipe_options
 @click.option("--from-scratch", is_flag=True, help="Random weights instead of inherited ones, for comparison.")
 @click.option("--force", is_flag=True, help="Start over instead of continuing what is in the folder.")
 @json_option
@@ -60,58 +48,43 @@ def command(
 
     The same command continues a run that was stopped, as in `train`.
     """
+    from deploynas.pipeline.finetune import FineTuneOptions, finetune, picked, supernet_of
     from deploynas.progress import silent
-    from deploynas.shipping.sources import remember
-    from deploynas.space import Architecture
-    from deploynas.supernet.checkpoint import load_checkpoint
-    from deploynas.training.finetune import finetune
-    from deploynas.training.recipe import PRESETS, Recipe
+    from deploynas.training.recipe import Recipe
 
     if (search is None) == (text is None):
         raise InputError("give a search result or `--architecture`, one of them")
-    found = _picked(search, pick) if search else None
-    if supernet is None:
-        if found is None:
-            raise InputError("`--architecture` needs `--supernet`")
-        supernet = Path("runs") / found.space.name / "w_star.safetensors"
-    trained = load_checkpoint(supernet)
-    architecture = found or Architecture.parse(text or "", trained.space)
-    preset = trained.space.name if trained.space.name in PRESETS else "fashion"
-    recipe = Recipe.load(recipe_name or preset, [*changes, *([f"seed={seed}"] if seed is not None else [])])
-    data = data or trained.about.get("data", {}).get("name")
-    if not data:
-        raise InputError(f"{supernet} does not say what it was trained on", hint="give `--data`")
-    out = out or (search.with_suffix("") if search else Path("runs") / f"{trained.space.name}-finetuned")
+    if search is None and supernet is None:
+        raise InputError("`--architecture` needs `--supernet`")
+    architecture = picked(search, pick) if search else text or ""
+    source = supernet or supernet_of(search or Path())
+    recipe = Recipe.for_space(_space_name(source), recipe_name, recipe_changes(changes, seed))
+    options = FineTuneOptions(recipe, teacher, from_scratch, search, force)
+    folder = out or (_beside(search, pick) if search else None)
     first = os.environ.get("RANK", "0") == "0"
-    start = time.monotonic()
     with progress_bar("finetune") as on_progress:
-        result = finetune(
-            supernet,
-            architecture,
-            data,
-            out,
-            recipe,
-            teacher=teacher,
-            from_scratch=from_scratch,
-            lineage=remember(search, supernet, teacher),
-            force=force,
-            on_progress=on_progress if first else silent,
-        )
+        result = finetune(source, architecture, data, folder, options, on_progress if first else silent)
     if first:
-        _report(result, time.monotonic() - start, as_json)
+        _report(result, as_json)
 
 
-def _picked(path: Path, pick: int) -> Architecture:
-    from deploynas.search.result_file import SearchFile
-
-    file = SearchFile.load(path)
-    networks = file.networks or [record.own for record in file.each]
-    if pick > len(networks):
-        raise InputError(f"{path} has {len(networks)} networks, there is no number {pick}")
-    return file.the_space().architecture(networks[pick - 1].choices)
+def _beside(search: Path, pick: int) -> Path:
+    """The file's name without its ending; a network that is not the first gets a folder of its own."""
+    folder = search.with_suffix("")
+    return folder if pick == 1 else folder.with_name(f"{folder.name}-{pick}")
 
 
-def _report(result: FinetuneResult, seconds: float, as_json: bool) -> None:
+def _space_name(source: Path) -> str:
+    """Of a supernet, without loading its weights: the recipe may be named for it."""
+    from deploynas.files import parse_json
+    from deploynas.pipeline.supernet import find_supernet
+    from deploynas.supernet.checkpoint_file import CheckpointFile
+
+    return parse_json(find_supernet(source).with_suffix(".json"), CheckpointFile).space["name"]
+
+
+def _report(result: FinetuneResult, as_json: bool) -> None:
+    seconds = seconds_since_start()
     if as_json:
         print_json(
             {

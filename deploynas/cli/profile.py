@@ -9,72 +9,46 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+from deploynas.cli.next_commands import after_profile
+from deploynas.cli.options import device_option, out_option
 
 if TYPE_CHECKING:
     from deploynas.latency.table import LatencyTable
 
-WORRYING = 0.1  # mean relative error on networks that a table was not fitted on
-
 
 @click.command("profile")
-@click.option("--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file.")
+@device_option
 @click.option("--space", "space_name", default="imagenet", show_default=True, help="Preset, or a YAML file.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table. [profiles/DEVICE.SPACE.json]")
+@out_option("Where to write the table.  [default: profiles/DEVICE.SPACE.json]")
 @click.option("--seed", default=0, show_default=True, help="Chooses the whole networks and the order of measuring.")
 @click.option("--force", is_flag=True, help="Measure again even if the table is there.")
 @json_option
 def command(device_name: str, space_name: str, out: Path | None, seed: int, force: bool, as_json: bool) -> None:
     """Measure every block configuration of a space on a device.
 
-    Ctrl-C is safe: the same command goes on where it stopped.
+    Ctrl-C is safe: the same command resumes where it stopped.
     """
     from deploynas.device import Device
-    from deploynas.latency.profile import profile
+    from deploynas.pipeline.profile import doubt_about, existing_table, profile_to
     from deploynas.space import Space
 
     device, space = Device.load(device_name), Space.load(space_name)
     path = out or Path("profiles") / f"{device.name}.{space.name}.json"
     if path.exists() and not force:
-        table = existing(path, device.hash, space.hash)
+        table = existing_table(path, device, space)
         say(f"{path} is there already; `--force` measures again")
     else:
-        journal = path.with_suffix(".partial.jsonl")
         with progress_bar(f"profiling {space.name} on {device.name}") as on_progress:
-            table = profile(device, space, journal=journal, seed=seed, on_progress=on_progress)
-        table.save(path)
-        journal.unlink(missing_ok=True)
+            table = profile_to(path, device, space, seed, on_progress)
         say(f"wrote {path}")
     if as_json:
         print_json({"path": str(path), **summary(table)})
         return
     _print(table)
-    warn_of(table, "`--force` measures again")
-    say(f"next: `deploynas search --latency {path}:{table.half_way():.3g} --estimator ESTIMATOR.json`")
-
-
-def warn_of(table: LatencyTable, remedy: str) -> None:
-    """Say it where a table is not to be trusted."""
-    if table.mean_error is not None and table.mean_error > WORRYING:
-        say(
-            f"warning: the table is off by {100 * table.mean_error:.0f} % in the mean on whole networks it was not "
-            f"fitted on; was the machine busy? {remedy}"
-        )
-
-
-def existing(path: Path, device_hash: str, space_hash: str) -> LatencyTable:
-    from deploynas.errors import InputError
-    from deploynas.latency.hardware import hardware
-    from deploynas.latency.table import LatencyTable
-
-    table = LatencyTable.load(path)
-    evidence = table.evidence
-    if evidence is None or (evidence.device_hash, table.space.hash) != (device_hash, space_hash):
-        what = f"of another device or space ({table.device_name}, {table.space.name})"
-    elif evidence.provenance["hardware"]["fingerprint"] != hardware().fingerprint:
-        what = f"of another machine ({evidence.provenance['hardware']['processor']})"
-    else:
-        return table
-    raise InputError(f"{path} holds the table {what}", hint="choose another `--out`, or overwrite it with `--force`")
+    doubt = doubt_about(table, "`--force` measures again")
+    if doubt:
+        say(doubt)
+    say(f"next: {after_profile(path, table.half_way(), space, space_name)}")
 
 
 def summary(table: LatencyTable) -> dict[str, Any]:

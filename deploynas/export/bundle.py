@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from deploynas import __version__
+from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
-from deploynas.files import now, parse_json, write_json
+from deploynas.files import now, parse_json, sha256_of, write_json
+from deploynas.provenance import DataRecord, Origin
 
 MANIFEST = "manifest.json"
 
@@ -25,11 +26,11 @@ class FileHash(BaseModel):
     size_bytes: int
 
 
-class Origin(BaseModel):
-    """A file that the bundle was made from."""
+class ManifestAbout(BaseModel):
+    """What the bundle is for."""
 
-    path: str
-    sha256: str
+    device: RecordedDevice | None = None
+    data: DataRecord | None = None
 
 
 class ManifestFile(BaseModel):
@@ -37,7 +38,7 @@ class ManifestFile(BaseModel):
     schema_version: int = 1
     files: list[FileHash]
     lineage: dict[str, Origin | None]  # table, estimator, search, supernet, network
-    about: dict[str, Any] = {}
+    about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
     created: str = ""
 
@@ -59,22 +60,25 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def origin(path: str | Path | None) -> Origin | None:
-    """A file by its path and hash; None where there is no such file."""
-    if path is None or not Path(path).is_file():
-        return None
-    return Origin(path=str(path), sha256=_sha256(Path(path)))
-
-
-def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: dict[str, Any]) -> None:
+def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout) -> None:
     """List everything in the folder; call it last."""
-    files = [
-        FileHash(path=path.relative_to(folder).as_posix(), sha256=_sha256(path), size_bytes=path.stat().st_size)
+    manifest = ManifestFile(files=_listed(folder), lineage=lineage, about=about, deploynas=__version__, created=now())
+    write_json(folder / MANIFEST, manifest.model_dump(by_alias=True, mode="json"))
+
+
+def refresh_manifest(folder: Path) -> None:
+    """After pages were written again: list what has changed, if anything has."""
+    manifest = parse_json(folder / MANIFEST, ManifestFile)
+    if manifest.files != _listed(folder):
+        write_manifest(folder, manifest.lineage, manifest.about)
+
+
+def _listed(folder: Path) -> list[FileHash]:
+    return [
+        FileHash(path=path.relative_to(folder).as_posix(), sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST
     ]
-    manifest = ManifestFile(files=files, lineage=lineage, about=about, deploynas=__version__, created=now())
-    write_json(folder / MANIFEST, manifest.model_dump(by_alias=True))
 
 
 def check_manifest(folder: Path) -> ManifestFile:
@@ -83,12 +87,8 @@ def check_manifest(folder: Path) -> ManifestFile:
     wrong = [
         file.path
         for file in manifest.files
-        if not (folder / file.path).is_file() or _sha256(folder / file.path) != file.sha256
+        if not (folder / file.path).is_file() or sha256_of(folder / file.path) != file.sha256
     ]
     if wrong:
         raise InputError(f"{folder}: {', '.join(wrong)} changed since the bundle was made", hint="export it again")
     return manifest
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

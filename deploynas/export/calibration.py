@@ -18,8 +18,8 @@ from deploynas.errors import InputError
 from deploynas.export.verification import ImageStream, open_session
 from deploynas.graph import INPUT
 
-Method = Literal["minmax", "percentile", "mse"]
-METHODS: tuple[Method, ...] = ("minmax", "percentile", "mse")
+RangeRule = Literal["minmax", "percentile", "mse"]
+RANGE_RULES: tuple[RangeRule, ...] = ("minmax", "percentile", "mse")
 BINS = 2048
 LEVELS = 255
 TAIL = 1e-4  # `percentile`: the share of values cut off on each side
@@ -31,18 +31,18 @@ Ranges = dict[str, tuple[float, float]]
 class Calibration:
     """How ranges are chosen. `share` is the fraction of the training images that is looked at."""
 
-    method: Method = "mse"
+    method: RangeRule = "mse"
     share: float = 0.05
     per_channel: bool = True  # weights: a scale an output channel, or one a tensor
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"no calibration method `{self.method}`", hint=f"one of {', '.join(METHODS)}")
+        if self.method not in RANGE_RULES:
+            raise InputError(f"no calibration method `{self.method}`", hint=f"one of {', '.join(RANGE_RULES)}")
         if not 0 < self.share <= 1:
             raise InputError(f"the share of calibration images must be above 0 and at most 1, got {self.share}")
 
 
-def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: Method) -> Ranges:
+def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeRule) -> Ranges:
     """(low, high) of every value of the graph, by name."""
     session, names = _every_value(fp32)
     low = dict.fromkeys(names, np.inf)

@@ -19,6 +19,8 @@ from deploynas.graph import chain_shapes
 from deploynas.supernet.folding import Layer
 from deploynas.supernet.searched_block import elastic_kind
 
+_OTHER_PARTS = InputError("the model is not a network of these parts", hint="was it made for another architecture?")
+
 
 @torch.no_grad()
 def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[str, np.ndarray]:
@@ -33,7 +35,7 @@ def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[
         for name, value in weights.items()
     }
     if {name: value.shape for name, value in shaped.items()} != expected:
-        raise InputError("the model is not a network of these parts", hint="was it made for another architecture?")
+        raise _OTHER_PARTS
     return shaped
 
 
@@ -41,7 +43,7 @@ def _layers(model: Any, parts: Sequence[tuple[str, Part]]) -> Iterator[Layer]:
     """In network order; timm's stages are groups of blocks, ours are in the names."""
     there = [block for stage in model.blocks for block in stage]
     if len(there) != sum(not isinstance(part, Stem) for _, part in parts):
-        raise InputError(f"the model has {len(there)} blocks, which is not what these parts need")
+        raise _OTHER_PARTS
     blocks = iter(there)
     for name, part in parts:
         match part:

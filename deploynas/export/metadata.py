@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import asdict
 
 from pydantic import BaseModel
 
 from deploynas import __version__
+from deploynas.export.calibration import Calibration
 from deploynas.files import now
+from deploynas.provenance import DataRecord, NetworkLineage, TeacherRecord
 
 
 class Preprocessing(BaseModel):
@@ -30,10 +32,16 @@ class Preprocessing(BaseModel):
 class Metadata(BaseModel):
     preprocessing: Preprocessing
     labels: list[str]
-    provenance: dict[str, Any] = {}  # data, accuracy, hashes of what it was made from
+    data: DataRecord | None = None
+    validation_accuracy: float | None = None
+    lineage: NetworkLineage = NetworkLineage()
+    teacher: TeacherRecord | None = None
 
-    def props(self, precision: str, **more: Any) -> dict[str, str]:
-        made = {**self.provenance, "deploynas": __version__, "created": now(), **more}
+    def props(self, precision: str, calibration: Calibration | None = None) -> dict[str, str]:
+        made = self.model_dump(include={"data", "validation_accuracy", "lineage", "teacher"})
+        made |= {"deploynas": __version__, "created": now()}
+        if calibration:
+            made["calibration"] = asdict(calibration)
         return {
             "preprocessing": self.preprocessing.model_dump_json(),
             "labels": json.dumps(self.labels, ensure_ascii=False),

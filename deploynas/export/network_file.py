@@ -31,47 +31,56 @@ class Int8File:
     accuracy_drop: float  # below the fp32 file, on the same images
 
 
-def fp32_file(
-    model: nn.Module, architecture: Architecture, metadata: Metadata, validation: ImageStream, opset: int = OPSET
-) -> Fp32File:
+@dataclass(frozen=True)
+class TorchNetwork:
+    """What is exported: a timm model, which network of the space it is, and what its files say about themselves."""
+
+    model: nn.Module
+    architecture: Architecture
+    metadata: Metadata
+    opset: int = OPSET
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How 8 bits are made, and what they may cost."""
+
+    calibration: Calibration
+    images: ImageStream  # that ranges of activations come from
+    max_accuracy_drop: float = 0.01
+
+
+def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
+    architecture = network.architecture
     parts = architecture.space.parts(architecture)
-    about = {**graph.network_metadata(architecture.space, architecture), **metadata.props("fp32")}
-    written = graph.chain(parts, folded_weights(model, parts), graph.Form(None, opset=opset), about)
+    about = {**graph.network_metadata(architecture.space, architecture), **network.metadata.props("fp32")}
+    written = graph.chain(parts, folded_weights(network.model, parts), graph.Form(None, opset=network.opset), about)
     content = written.SerializeToString()
-    return Fp32File(content, verify(model, content, validation))
+    return Fp32File(content, verify(network.model, content, validation))
 
 
-def int8_file(
-    model: nn.Module,
-    architecture: Architecture,
-    metadata: Metadata,
-    fp32: Fp32File,
-    validation: ImageStream,
-    calibration_images: ImageStream,
-    calibration: Calibration,
-    max_accuracy_drop: float,
-    opset: int = OPSET,
-) -> Int8File:
+def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Quantisation) -> Int8File:
     """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
+    architecture, calibration = network.architecture, how.calibration
     parts = architecture.space.parts(architecture)
-    weights = folded_weights(model, parts)
-    plain = graph.chain(parts, weights, graph.Form(None, opset=opset))
-    ranges = activation_ranges(plain, calibration_images, calibration.method)
-    form = graph.Form(None, "int8", opset, ranges, calibration.per_channel)
+    weights = folded_weights(network.model, parts)
+    plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
+    ranges = activation_ranges(plain, how.images, calibration.method)
+    form = graph.Form(None, "int8", network.opset, ranges, calibration.per_channel)
     about = {
         **graph.network_metadata(architecture.space, architecture),
-        **metadata.props("int8", calibration=vars(calibration)),
+        **network.metadata.props("int8", calibration),
     }
     written = graph.chain(parts, weights, form, about)
     content = written.SerializeToString()
     check(content)
     accuracy = onnx_accuracy(content, validation)
     drop = fp32.verification.onnx_accuracy - accuracy
-    if drop > max_accuracy_drop:
+    if drop > how.max_accuracy_drop:
         raise GateError(
             f"in 8 bits the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
-            f"more than the {100 * max_accuracy_drop:g} that are allowed",
+            f"more than the {100 * how.max_accuracy_drop:g} that are allowed",
             hint="another --calibration-method, a larger --calibration-share, or --max-accuracy-drop",
         )
-    return Int8File(content, calibration, sum(len(y) for _, y in calibration_images()), accuracy, drop)
+    return Int8File(content, calibration, sum(len(y) for _, y in how.images()), accuracy, drop)

@@ -67,7 +67,7 @@ def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
 
 def measure(plan: Plan) -> None:
     space = Space.from_description(plan.space)
-    device = Device.model_validate(plan.device)
+    device = Device.from_record(plan.device)
     effort = device.effort
     sessions, runs = {}, {}
     left = dict(plan.visits)

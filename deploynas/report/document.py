@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
+from deploynas.provenance import DataRecord, Origin
 
 FILE = "report.json"
 
@@ -74,13 +76,56 @@ class Round(BaseModel):
     architecture: str
 
 
-class Decision(BaseModel):
-    """What a decision was worth, and what it cost."""
+class ChangeWorth(BaseModel):
+    """What changing one decision is worth, and what it costs."""
 
     name: str
     accuracy: float
     accuracy_se: float | None = None
     latency_ms: float | None = None
+
+
+class HardwareRecord(BaseModel):
+    """The machine that was measured on, as far as a report shows it."""
+
+    processor: str = "unknown processor"
+    cores: int = 1
+    machine: str = ""
+    memory_gib: int | None = None
+    system: str = ""
+    accelerators: list[str] = []
+    fingerprint: str = ""
+
+
+class VerificationRecord(BaseModel):
+    """How far torch and the ONNX file were apart."""
+
+    batches: list[int] = []
+    tolerance: float
+    max_difference: float
+    images: int
+    torch_accuracy: float | None = None
+    onnx_accuracy: float | None = None
+    ties: int = 0
+
+
+class CalibrationRecord(BaseModel):
+    """How the ranges of the 8-bit file were chosen, and what 8 bits cost."""
+
+    method: str
+    share: float | None = None
+    per_channel: bool
+    images: int
+    accuracy_drop: float | None = None
+
+
+class EstimatorTrust(BaseModel):
+    """How well the estimator ranked networks that it had not seen; what else was validated is kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    networks: int
+    kendall_tau: float | None = None
 
 
 class ReportFile(BaseModel):
@@ -90,9 +135,9 @@ class ReportFile(BaseModel):
     created: str
     space: str
     space_size: str  # too large for a float
-    device: dict[str, Any]
-    hardware: dict[str, Any]
-    data: dict[str, Any]
+    device: RecordedDevice
+    hardware: HardwareRecord
+    data: DataRecord
     architecture: str
     choices: list[list[int]]
     budget_ms: float | None
@@ -112,12 +157,12 @@ class ReportFile(BaseModel):
     measured: list[MeasuredPoint] = []
     table_networks: list[PredictedMeasured] = []
     rounds: list[Round] = []
-    verification: dict[str, Any]
-    calibration: dict[str, Any] | None = None
-    decisions: list[Decision] = []
-    estimator_validation: dict[str, Any] | None = None
-    lineage: dict[str, Any] = {}
-    versions: dict[str, Any] = {}
+    verification: VerificationRecord
+    calibration: CalibrationRecord | None = None
+    decisions: list[ChangeWorth] = []
+    estimator_validation: EstimatorTrust | None = None
+    lineage: dict[str, Origin | None] = {}
+    versions: dict[str, str] = {}
     warnings: list[str] = []
 
     @classmethod
@@ -127,7 +172,7 @@ class ReportFile(BaseModel):
         return parse_json(path / FILE if path.is_dir() else path, cls)
 
     def save(self, path: Path) -> None:
-        write_json(path, self.model_dump(by_alias=True))
+        write_json(path, self.model_dump(by_alias=True, mode="json"))
 
     @property
     def shipped(self) -> ShippedFile:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from html import escape
-from typing import Any
 
-from deploynas.report.document import BlockReport, ReportFile
+from deploynas.provenance import Origin
+from deploynas.report.document import BlockReport, Point, ReportFile, ShippedFile
 from deploynas.report.markdown import decision_rows, precision_rows
 from deploynas.report.numbers import change, count, ms, percent, size
 from deploynas.report.page import page, section, table
@@ -37,17 +37,17 @@ def html(report: ReportFile) -> str:
 
 def _header(report: ReportFile) -> str:
     device = report.device
-    where = f"{device['provider']}, {device['threads']} thread(s), batch {device['batch']}, {device['precision']}"
+    where = f"{device.provider}, {device.threads} thread(s), batch {device.batch}, {device.precision}"
     return (
         f"<header><h1>{escape(report.title)}</h1><p class='soft'>Found among {escape(report.space_size)} networks of "
-        f"space <b>{escape(report.space)}</b>, measured on <b>{escape(device['name'])}</b> ({escape(where)}; "
-        f"{escape(str(report.hardware.get('processor', 'unknown processor')))}), {escape(report.created)}.</p></header>"
+        f"space <b>{escape(report.space)}</b>, measured on <b>{escape(device.name)}</b> ({escape(where)}; "
+        f"{escape(report.hardware.processor)}), {escape(report.created)}.</p></header>"
     )
 
 
 def _tiles(report: ReportFile) -> str:
     shipped, budget = report.shipped, report.budget_ms
-    latency = f"± {percent(shipped.relative_error, 1)}, {report.device['statistic']}"
+    latency = f"± {percent(shipped.relative_error, 1)}, {report.device.statistic}"
     if budget is not None:
         met = shipped.latency_ms <= budget
         word = f'<b class="{"ok" if met else "missed"}">{"within" if met else "over"}</b> the budget of {ms(budget)}'
@@ -77,40 +77,7 @@ def _tiles(report: ReportFile) -> str:
 
 
 def _frontier(report: ReportFile) -> str:
-    marks = [
-        Mark(
-            p.latency_ms,
-            p.accuracy,
-            "predicted",
-            ("Predicted optimum", *_facts(p.latency_ms, p.accuracy), *_stages(p.architecture)),
-        )
-        for p in report.frontier
-    ]
-    marks += [
-        Mark(
-            p.latency_ms,
-            p.accuracy,
-            "measured",
-            (
-                "Measured, inherited weights",
-                *_facts(p.latency_ms, p.accuracy),
-                f"predicted: {ms(p.predicted_ms)}, {percent(p.predicted_accuracy)}",
-                *_stages(p.architecture),
-            ),
-        )
-        for p in report.measured
-    ]
-    for file in report.files:
-        kind = "shipped" if file.precision == report.gated else "int8" if file.precision == "int8" else "shipped"
-        title = f"Shipped, {file.precision}, fine-tuned"
-        marks.append(
-            Mark(
-                file.latency_ms,
-                file.accuracy,
-                kind,
-                (title, *_facts(file.latency_ms, file.accuracy), *_stages(report.architecture)),
-            )
-        )
+    marks = _frontier_marks(report)
     xs, budget = [mark.x for mark in marks], report.budget_ms
     if budget is not None and budget < FAR * max(xs):
         xs.append(budget)
@@ -119,31 +86,64 @@ def _frontier(report: ReportFile) -> str:
     plot = Plot(
         "frontier",
         f"Accuracy against latency: {len(report.frontier)} predicted optima, {len(report.measured)} measured networks",
-        Axis.around(f"latency on {report.device['name']}, ms", xs),
+        Axis.around(f"latency on {report.device.name}, ms", xs),
         Axis.around("accuracy, %", [mark.y for mark in marks], factor=100),
         marks,
         line=[(p.latency_ms, p.accuracy) for p in report.frontier],
         vertical=(budget, f"budget {ms(budget)}") if budget is not None else None,
     )
-    legend = (
-        [("predicted", "predicted optimum"), ("measured", "measured, inherited weights")]
-        if report.measured
-        else [("predicted", "predicted optimum")]
-    )
-    legend += [
-        ("shipped" if file.precision == report.gated else "int8", f"shipped, {file.precision}, measured")
-        for file in report.files
-    ]
-    trust = ""
-    validation = report.estimator_validation or {}
-    if validation.get("kendall_tau") is not None:
-        tau, networks = validation["kendall_tau"], validation["networks"]
-        trust = f" The estimator ranks {networks} unseen networks with a Kendall tau of {tau:.2f}."
+    legend = [("predicted", "predicted optimum")]
+    if report.measured:
+        legend.append(("measured", "measured, inherited weights"))
+    legend += [(_mark_kind(file, report), f"shipped, {file.precision}, measured") for file in report.files]
     note = (
         "Every hollow point is the most accurate network for its latency, by estimator and table; filled ones were "
-        "measured. The shipped network was fine-tuned, the others were not." + trust
+        "measured. The shipped network was fine-tuned, the others were not."
     )
+    trust = report.estimator_validation
+    if trust and trust.kendall_tau is not None:
+        note += f" The estimator ranks {trust.networks} unseen networks with a Kendall tau of {trust.kendall_tau:.2f}."
     return section("Accuracy and latency", f"<figure>{plot.svg()}{_legend(legend)}</figure>", note=escape(note))
+
+
+def _frontier_marks(report: ReportFile) -> list[Mark]:
+    """Predicted optima, measured networks of the frontier, and what is shipped."""
+    predicted = [
+        (p, "predicted", ("Predicted optimum", *_facts(p.latency_ms, p.accuracy)), p.architecture)
+        for p in report.frontier
+    ]
+    measured = [
+        (
+            p,
+            "measured",
+            (
+                "Measured, inherited weights",
+                *_facts(p.latency_ms, p.accuracy),
+                f"predicted: {ms(p.predicted_ms)}, {percent(p.predicted_accuracy)}",
+            ),
+            p.architecture,
+        )
+        for p in report.measured
+    ]
+    shipped = [
+        (
+            file,
+            _mark_kind(file, report),
+            (f"Shipped, {file.precision}, fine-tuned", *_facts(file.latency_ms, file.accuracy)),
+            report.architecture,
+        )
+        for file in report.files
+    ]
+    shown: list[tuple[Point | ShippedFile, str, tuple[str, ...], str]] = [*predicted, *measured, *shipped]
+    return [
+        Mark(point.latency_ms, point.accuracy, kind, (*lines, *_stages(architecture)))
+        for point, kind, lines, architecture in shown
+    ]
+
+
+def _mark_kind(file: ShippedFile, report: ReportFile) -> str:
+    """The file that the budget is for stands out."""
+    return "shipped" if file.precision == report.gated or file.precision != "int8" else "int8"
 
 
 def _network(report: ReportFile) -> str:
@@ -239,14 +239,14 @@ def _precisions(report: ReportFile) -> str:
     checked = report.verification
     note = (
         f"Verified before anything was written: ONNX checker; logits of torch and ONNX Runtime at batches "
-        f"{', '.join(str(b) for b in checked['batches'])} differ by at most {checked['max_difference']:.1e} "
-        f"(tolerance {checked['tolerance']:.1e}); same top-1 class on {checked['images']} validation images"
-        + (f", ties aside ({checked['ties']})." if checked["ties"] else ".")
+        f"{', '.join(str(b) for b in checked.batches)} differ by at most {checked.max_difference:.1e} "
+        f"(tolerance {checked.tolerance:.1e}); same top-1 class on {checked.images} validation images"
+        + (f", ties aside ({checked.ties})." if checked.ties else ".")
     )
     if report.calibration:
         c = report.calibration
-        weights = "a scale a channel" if c["per_channel"] else "one scale a tensor"
-        note += f" 8 bits: ranges by `{c['method']}` from {c['images']} training images, weights with {weights}."
+        weights = "a scale a channel" if c.per_channel else "one scale a tensor"
+        note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
     title = "fp32 and int8" if len(report.files) > 1 else "The file"
     return section(title, table(columns, precision_rows(report)), note=escape(note))
 
@@ -275,8 +275,8 @@ def _provenance(report: ReportFile) -> str:
     rows = [
         (
             "data",
-            f"{data['name']}: {data['train_images']} training, {data['validation_images']} validation, "
-            f"{data['test_images']} test images",
+            f"{data.name}: {data.train_images} training, {data.validation_images} validation, "
+            f"{data.test_images} test images",
         ),
         ("versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())),
     ]
@@ -345,7 +345,5 @@ def _chips(block: BlockReport) -> str:
     return "".join(f'<span class="chip{" se" if word == "SE" else ""}">{escape(word)}</span>' for word in words)
 
 
-def _origin(found: Any) -> str:
-    if not found:
-        return "not known"
-    return f"{found['path']}  sha256 {found['sha256'][:16]}…" if isinstance(found, dict) else str(found)
+def _origin(found: Origin | None) -> str:
+    return f"{found.path}  sha256 {found.sha256[:16]}…" if found else "not known"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 NOTHING = "–"
 
 
@@ -31,3 +33,8 @@ def size(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
     return f"{value:g} B"
+
+
+def how_many(number: int) -> str:
+    """The size of a space: exact while it can be read, else with two digits. It may be too large for a float."""
+    return str(number) if number <= 10**6 else f"about {Decimal(number):.1e}".replace("+", "")

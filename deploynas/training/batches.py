@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from deploynas.errors import DeployNASError
 from deploynas.space import Space
-from deploynas.training.data import Data, Part
+from deploynas.training.data import Data, Subset
 from deploynas.training.recipe import Augmentation
 
 # what PIL and the decoders beneath it raise for a damaged or missing file
@@ -35,7 +35,7 @@ UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.De
 
 
 @dataclass(frozen=True)
-class Share:
+class BatchShare:
     """Which of the equal parts of every batch is ours (one process: all of it)."""
 
     rank: int = 0
@@ -67,32 +67,34 @@ class Batches:
     def steps_per_epoch(self, batch: int) -> int:
         return max(1, len(self.data.train) // batch)
 
-    def train(self, batch: int, first_step: int, last_step: int, seed: int, share: Share) -> Iterator[Batch]:
+    def train(
+        self, batch: int, first_step: int, last_step: int, seed: int, share: BatchShare
+    ) -> Iterator[LabelledImages]:
         """Steps first_step..last_step-1 of training; the images of an epoch are a permutation of them all."""
-        part, per_epoch = self.data.train, self.steps_per_epoch(batch)
-        plan = _Plan(part, batch, per_epoch, seed, share)
+        subset, per_epoch = self.data.train, self.steps_per_epoch(batch)
+        drawn = _StepImages(subset, batch, per_epoch, seed, share)
         steps = range(first_step, last_step)
-        if part.images.pixels is not None and self.augmentation.auto_augment is None:
-            yield from (self._in_memory(plan, step) for step in steps)
+        if subset.images.pixels is not None and self.augmentation.auto_augment is None:
+            yield from (self._in_memory(drawn, step) for step in steps)
             return
         loader = DataLoader(
-            _Files(part, _train_transform(self.data, self.space, self.augmentation)),
-            batch_sampler=_Tickets(plan, steps),
+            _Files(subset, _train_transform(self.data, self.space, self.augmentation)),
+            batch_sampler=_Tickets(drawn, steps),
             num_workers=self.workers,
             collate_fn=_collate,
         )
         for images, labels, unreadable in loader:
             yield self._checked(images, labels, unreadable)
 
-    def evaluation(self, part: Part, batch: int = 500) -> Iterator[Batch]:
-        """All images of a part in order, without augmentation."""
-        if part.images.pixels is not None:
-            for rows in part.rows.split(batch):
-                yield self._normalised(part.images.pixels[rows]), part.images.labels[rows].to(self.device)
+    def evaluation(self, subset: Subset, batch: int = 500) -> Iterator[LabelledImages]:
+        """All images of a subset in order, without augmentation."""
+        if subset.images.pixels is not None:
+            for rows in subset.rows.split(batch):
+                yield self._normalised(subset.images.pixels[rows]), subset.images.labels[rows].to(self.device)
             return
-        tickets = [[(int(row), 0) for row in rows] for rows in part.rows.split(batch)]
+        tickets = [[(int(row), 0) for row in rows] for rows in subset.rows.split(batch)]
         loader = DataLoader(
-            _Files(part, _evaluation_transform(self.data, self.space)),
+            _Files(subset, _evaluation_transform(self.data, self.space)),
             batch_sampler=tickets,
             num_workers=self.workers,
             collate_fn=_collate,
@@ -100,17 +102,17 @@ class Batches:
         for images, labels, unreadable in loader:
             yield self._checked(images, labels, unreadable)
 
-    def _in_memory(self, plan: _Plan, step: int) -> Batch:
-        rows = plan.rows(step)
-        generator = torch.Generator().manual_seed(plan.batch_seed(step))
-        own = plan.share.rows(plan.batch)
-        part = plan.part
-        assert part.images.pixels is not None
-        x = _shift_and_flip(part.images.pixels[rows[own]], self.augmentation, generator, plan.batch, own)
+    def _in_memory(self, drawn: _StepImages, step: int) -> LabelledImages:
+        rows = drawn.rows(step)
+        generator = torch.Generator().manual_seed(drawn.batch_seed(step))
+        own = drawn.share.rows(drawn.batch)
+        subset = drawn.subset
+        assert subset.images.pixels is not None
+        x = _shift_and_flip(subset.images.pixels[rows[own]], self.augmentation, generator, drawn.batch, own)
         x = self._normalised(x)
         if self.augmentation.random_erasing:
-            x = _erase(x, self.augmentation, plan.batch_seed(step) + plan.share.rank)
-        return x, part.images.labels[rows[own]].to(self.device)
+            x = _erase(x, self.augmentation, drawn.batch_seed(step) + drawn.share.rank)
+        return x, subset.images.labels[rows[own]].to(self.device)
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         mean = torch.tensor(self.data.mean, device=self.device).view(-1, 1, 1)
@@ -118,7 +120,7 @@ class Batches:
         x = pixels.to(self.device).float().div_(255).sub_(mean).div_(std)
         return x.contiguous(memory_format=torch.channels_last)
 
-    def _checked(self, images: Tensor | None, labels: Tensor, unreadable: list[str]) -> Batch:
+    def _checked(self, images: Tensor | None, labels: Tensor, unreadable: list[str]) -> LabelledImages:
         self.skipped.update(unreadable)
         if images is None:
             raise DeployNASError(
@@ -128,26 +130,26 @@ class Batches:
         return images.to(self.device, memory_format=torch.channels_last), labels.to(self.device)
 
 
-Batch = tuple[Tensor, Tensor]  # normalised images in channels-last order, labels
+LabelledImages = tuple[Tensor, Tensor]  # normalised images in channels-last order, labels
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _StepImages:
     """Which images step k sees, and the seed of what happens to them."""
 
-    part: Part
+    subset: Subset
     batch: int
     per_epoch: int
     seed: int
-    share: Share
+    share: BatchShare
 
     def rows(self, step: int) -> Tensor:
         epoch, place = divmod(step, self.per_epoch)
-        order = _order(len(self.part), self.seed, epoch)
+        order = _order(len(self.subset), self.seed, epoch)
         place *= self.batch
         # a set smaller than one batch is gone round again
         picks = order.repeat(-(-(place + self.batch) // len(order)))[place : place + self.batch]
-        return self.part.rows[picks]
+        return self.subset.rows[picks]
 
     def batch_seed(self, step: int) -> int:
         return mix_seed(self.seed, step, 2)
@@ -162,14 +164,14 @@ class _Plan:
 class _Tickets:
     """The tickets of many steps, drawn when they are asked for."""
 
-    def __init__(self, plan: _Plan, steps: range) -> None:
-        self.plan, self.steps = plan, steps
+    def __init__(self, drawn: _StepImages, steps: range) -> None:
+        self.drawn, self.steps = drawn, steps
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        return (self.plan.tickets(step) for step in self.steps)
+        return (self.drawn.tickets(step) for step in self.steps)
 
 
 @lru_cache(maxsize=2)
@@ -218,12 +220,12 @@ def _erase(x: Tensor, augmentation: Augmentation, seed: int) -> Tensor:
 class _Files(Dataset):
     """Opens and transforms images, each with its own seed; of the unreadable only the name comes back."""
 
-    def __init__(self, part: Part, transform: Callable[[Image.Image], Tensor]) -> None:
-        self.part, self.transform = part, transform
+    def __init__(self, subset: Subset, transform: Callable[[Image.Image], Tensor]) -> None:
+        self.subset, self.transform = subset, transform
 
     def __getitem__(self, ticket: tuple[int, int]) -> tuple[Tensor | None, int, str]:
         row, seed = ticket
-        images = self.part.images
+        images = self.subset.images
         random.seed(seed)
         np.random.seed(seed % 2**32)
         torch.manual_seed(seed)

@@ -1,5 +1,4 @@
-"""Labelled images and their parts: train, validation (the 20 % that estimation and search share), test if
-there is one.
+"""Labelled images in subsets: train, validation (the 20 % that estimation and search share), test if there is one.
 
 `fashion-mini` is embedded. `fashion-mnist[:DIR]`, `cifar10:DIR`, `folder:DIR` and timm's own names
 (`torch/cifar100:DIR`, `hfds/…`) are read from disk. Where a set comes without a validation part, a fifth of
@@ -10,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from deploynas.errors import InputError
+from deploynas.files import content_hash
+from deploynas.provenance import DataRecord
 from deploynas.space import Space
 from deploynas.training import sources
 from deploynas.training.sources import Images, Source
@@ -27,7 +28,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Some of the images of a source, by index."""
 
     images: Images
@@ -43,55 +44,62 @@ class Data:
 
     name: str
     classes: tuple[str, ...]
-    train: Part
-    validation: Part
-    test: Part | None
+    train: Subset
+    validation: Subset
+    test: Subset | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    place: str = ""  # the folder it was read from, where it has one
 
-    def describe(self) -> dict[str, Any]:
-        """What a checkpoint remembers, so that later steps can tell whether they see the same split."""
-        return {
-            "name": self.name,
-            "classes": list(self.classes),
-            "train_images": len(self.train),
-            "validation_images": len(self.validation),
-            "test_images": len(self.test) if self.test else 0,
-            "split_hash": _hash_rows(self.train.rows, self.validation.rows),
-            "mean": list(self.mean),
-            "std": list(self.std),
-        }
+    def describe(self) -> DataRecord:
+        return DataRecord(
+            name=self.name,
+            classes=list(self.classes),
+            train_images=len(self.train),
+            validation_images=len(self.validation),
+            test_images=len(self.test) if self.test else 0,
+            split_hash=_hash_rows(self.train.rows, self.validation.rows),
+            mean=list(self.mean),
+            std=list(self.std),
+        )
+
+    @cached_property
+    def content_hash(self) -> str:
+        """Changes with the images: their pixels where they are in memory, the names and sizes of files where not."""
+        images = {id(s.images): s.images for s in (self.train, self.validation, self.test) if s is not None}
+        return content_hash([self.describe().model_dump(), [i.content_hash() for i in images.values()]])
 
 
-def load_data(name: str, space: Space) -> Data:
-    """Read a data set and check that it fits the space, before anything is trained."""
-    kind, _, place = name.partition(":")
+def load_data(text: str, space: Space) -> Data:
+    """Read a data set, `NAME` or `NAME:FOLDER`, and check that it fits the space, before anything is trained."""
+    kind, _, place = text.partition(":")
     if kind == "fashion-mini":
-        return _fit(name, space, sources.fashion_mini())
+        return _fit(text, space, sources.fashion_mini())
     if kind == "fashion-mnist":
         folder = Path(place) if place else sources.DEBIAN_FASHION_MNIST
-        return _fit(name, space, sources.fashion_mnist(folder))
+        return _fit(text, space, sources.fashion_mnist(folder))
     if kind == "cifar10":
-        return _fit(name, space, sources.cifar10(_folder(name, place)))
+        return _fit(text, space, sources.cifar10(_folder(text, place)))
     if kind == "folder":
-        return _fit(name, space, sources.image_folder(_folder(name, place)))
+        return _fit(text, space, sources.image_folder(_folder(text, place)))
     if "/" in kind:
-        return _fit(name, space, sources.timm_dataset(kind, place))
+        return _fit(text, space, sources.timm_dataset(kind, place))
     raise InputError(
-        f"no data set `{name}`",
+        f"no data set `{text}`",
         hint="fashion-mini, fashion-mnist[:DIR], cifar10:DIR, folder:DIR, or a timm name: torch/cifar100:DIR",
     )
 
 
-def _fit(name: str, space: Space, source: Source) -> Data:
-    _require_fit(name, space, source)
+def _fit(text: str, space: Space, source: Source) -> Data:
+    _require_fit(text, space, source)
     if source.validation is not None:
         train, validation = _whole(source.train), _whole(source.validation)
     else:
         train, validation = _split(source.train)
     test = _whole(source.test) if source.test is not None else None
     mean, std = _moments(source.train, train.rows)
-    return Data(name, source.classes, train, validation, test, mean, std)
+    name, _, place = text.partition(":")
+    return Data(name, source.classes, train, validation, test, mean, std, place)
 
 
 def _require_fit(name: str, space: Space, source: Source) -> None:
@@ -115,7 +123,7 @@ def _size(shape: tuple[int, ...]) -> str:
     return f"{height}x{width} with {channels} channel{'s' if channels > 1 else ''}"
 
 
-def _split(images: Images) -> tuple[Part, Part]:
+def _split(images: Images) -> tuple[Subset, Subset]:
     """80/20, class by class, so that both parts have the same mix."""
     rng = np.random.default_rng(SPLIT_SEED)
     labels = images.labels.numpy()
@@ -128,11 +136,11 @@ def _split(images: Images) -> tuple[Part, Part]:
     if not len(np.concatenate(validation)):
         raise InputError("too few images to keep a fifth for validation", hint="at least 3 images a class")
     train_rows, validation_rows = (torch.from_numpy(np.sort(np.concatenate(p))) for p in (train, validation))
-    return Part(images, train_rows), Part(images, validation_rows)
+    return Subset(images, train_rows), Subset(images, validation_rows)
 
 
-def _whole(images: Images) -> Part:
-    return Part(images, torch.arange(len(images)))
+def _whole(images: Images) -> Subset:
+    return Subset(images, torch.arange(len(images)))
 
 
 def _moments(images: Images, rows: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:

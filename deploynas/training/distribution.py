@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from deploynas.errors import InputError
-from deploynas.training.batches import Share
+from deploynas.training.batches import BatchShare
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Processes:
         return self.rank == 0
 
     @property
-    def share(self) -> Share:
-        return Share(self.rank, self.world)
+    def share(self) -> BatchShare:
+        return BatchShare(self.rank, self.world)
 
     def require_batch(self, batch: int, what: str) -> None:
         if batch % self.world or batch // self.world < 2:

@@ -1,4 +1,4 @@
-"""Accuracy of networks on a part of the data, and statistics measured on real images."""
+"""Accuracy of networks on a subset of the images, and statistics measured on real images."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import as_paths
 from deploynas.training.batches import Batches
-from deploynas.training.data import Part
+from deploynas.training.data import Subset
 
 
 @torch.no_grad()
 def accuracy(
-    model: nn.Module, batches: Batches, part: Part, paths: Architecture | np.random.Generator | None = None
+    model: nn.Module, batches: Batches, subset: Subset, paths: Architecture | np.random.Generator | None = None
 ) -> float:
-    """The fraction that is right: of the network, of one sub-network, or of a random path for each image."""
+    """The fraction that is right: of the network, of one sub-network, or of a random path per image."""
     right = seen = 0
-    for images, labels in batches.evaluation(part):
+    for images, labels in batches.evaluation(subset):
         predicted = model_output(model, images, paths).argmax(1)
         right += int((predicted == labels).sum())
         seen += len(labels)
@@ -38,9 +38,9 @@ def recalibrate_on_train(
     model: nn.Module, batches: Batches, images: int, paths: Architecture | np.random.Generator | None = None
 ) -> None:
     """Measure batch-norm statistics on some of the training images, always the same ones."""
-    part = batches.data.train
-    chosen = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))[:images]
-    stream = batches.evaluation(Part(part.images, part.rows[chosen.sort().values]))
+    subset = batches.data.train
+    chosen = torch.randperm(len(subset), generator=torch.Generator().manual_seed(0))[:images]
+    stream = batches.evaluation(Subset(subset.images, subset.rows[chosen.sort().values]))
 
     def with_paths(x: Tensor) -> Tensor | Architecture | None:
         if not isinstance(paths, np.random.Generator):

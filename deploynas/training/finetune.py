@@ -7,31 +7,32 @@ model, whose JSON says what it was made from.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from deploynas.errors import InputError
 from deploynas.files import content_hash
 from deploynas.progress import OnProgress, silent
+from deploynas.provenance import NetworkLineage
 from deploynas.space import Architecture
-from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint, save_network
+from deploynas.supernet.checkpoint import Checkpoint, save_network
 from deploynas.supernet.extraction import extract, timm_model
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
-from deploynas.training.data import load_data
+from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
+from deploynas.training.data import Data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Place, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OTHER_SETTINGS, read_state, remove_state, require_same_run
-from deploynas.training.teacher import Teacher, load_teacher
+from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
+from deploynas.training.teacher import Teacher
 
 NETWORK, PHASE = "network", "finetune"
 
@@ -46,74 +47,63 @@ class FinetuneResult:
     resumed: bool  # nothing was left to do
 
 
-def finetune(
-    supernet: Path,
-    architecture: Architecture,
-    data: str,
-    out: Path,
-    recipe: Recipe,
-    *,
-    teacher: str | None = None,
-    from_scratch: bool = False,
-    lineage: dict[str, Any] | None = None,
-    force: bool = False,
-    on_progress: OnProgress = silent,
-) -> FinetuneResult:
-    """Run, continue or report the fine-tuning in folder `out`. Without `teacher`, w_h beside the supernet teaches.
+@dataclass(frozen=True)
+class FineTuningTask:
+    """One sub-network to fine-tune: from which weights, on what, how, and with whose help."""
 
-    `from_scratch` starts from random weights: what inheriting is worth is the difference.
-    """
+    supernet: Checkpoint
+    architecture: Architecture
+    data: Data
+    recipe: Recipe
+    teacher: Teacher | None = None
+    from_scratch: bool = False  # random weights: what inheriting is worth is the difference
+    lineage: NetworkLineage = field(default_factory=NetworkLineage)
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides the outcome: other weights of the supernet make another network."""
+        return {
+            "data": self.data.describe().model_dump(),
+            "recipe": self.recipe.finetune_settings(),
+            "teacher": self.teacher.describe().model_dump() if self.teacher else None,
+            "from_scratch": self.from_scratch,
+            "space": self.architecture.space.hash,
+            "architecture": self.architecture.choices,
+            "supernet": self.supernet.weights_sha256,
+        }
+
+
+def finetune(task: FineTuningTask, out: Path, force: bool = False, on_progress: OnProgress = silent) -> FinetuneResult:
+    """Run, continue or report the fine-tuning in folder `out`."""
     with processes() as group:
-        one_shot = load_checkpoint(supernet)
-        if not isinstance(one_shot.model, Supernet):
-            raise InputError(f"{supernet} holds one network, expected a supernet", hint="w_star.safetensors of a run")
-        # the same space may go by another name there
-        architecture = one_shot.space.architecture(architecture.choices)
-        loaded = load_data(data, one_shot.space)
-        batches = Batches(loaded, one_shot.space, recipe.augmentation, group.device, recipe.workers)
-        taught = None
-        if recipe.finetune.distillation.weight:
-            taught = load_teacher(teacher or str(supernet.with_name("w_h.safetensors")), one_shot.space, loaded)
-        run = _Run(one_shot, architecture, batches, Path(out), recipe, taught, from_scratch, group, on_progress)
+        run = _Run(task, Path(out), group, on_progress)
         if group.first:
             run.prepare(force)
-        return run.train(lineage or {})
+        return run.train()
 
 
 class _Run:
-    def __init__(
-        self,
-        one_shot: Checkpoint,
-        architecture: Architecture,
-        batches: Batches,
-        folder: Path,
-        recipe: Recipe,
-        teacher: Teacher | None,
-        from_scratch: bool,
-        group: Processes,
-        on_progress: OnProgress,
-    ) -> None:
-        assert isinstance(one_shot.model, Supernet)
-        self.supernet, self.architecture, self.batches = one_shot.model, architecture, batches
-        self.folder, self.recipe, self.from_scratch = folder, recipe, from_scratch
-        self.teacher = teacher.to(group.device) if teacher else None
-        self.group, self.on_progress = group, on_progress
+    def __init__(self, task: FineTuningTask, folder: Path, group: Processes, on_progress: OnProgress) -> None:
+        assert isinstance(task.supernet.model, Supernet)
+        recipe = task.recipe
+        self.task, self.recipe, self.supernet = task, recipe, task.supernet.model
+        # the same space may go by another name there
+        self.architecture = task.supernet.space.architecture(task.architecture.choices)
+        self.batches = Batches(task.data, task.supernet.space, recipe.augmentation, group.device, recipe.workers)
+        self.teacher = task.teacher.to(group.device) if task.teacher else None
+        self.folder, self.group, self.on_progress = folder, group, on_progress
         self.path = folder / f"{NETWORK}.safetensors"
-        included = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
-        self.about: dict[str, Any] = {
-            "data": batches.data.describe(),
-            "recipe": recipe.model_dump(include=included, mode="json"),
-            "teacher": teacher.describe() if teacher else None,
-            "from_scratch": from_scratch,
-        }
-        settings = {
-            **self.about,
-            "space": architecture.space.hash,
-            "architecture": architecture.choices,
-            "supernet": one_shot.about.get("fingerprint"),
-            "world": group.world,
-        }
-        self.about["fingerprint"] = self.fingerprint = content_hash(settings)
+        self.fingerprint = content_hash({**task.settings(), "world": group.world})
+        self.record = CheckpointRecord(
+            role="network",
+            fingerprint=self.fingerprint,
+            data=task.data.describe(),
+            data_place=place_beside(task.data.place, folder),
+            recipe=recipe.finetune_settings(),
+            processes=group.world,
+            teacher=task.teacher.describe() if task.teacher else None,
+            from_scratch=task.from_scratch,
+            lineage=task.lineage,
+        )
 
     def prepare(self, force: bool) -> None:
         """Refuse a folder of another run; empty it of what we write if forced to."""
@@ -126,34 +116,29 @@ class _Run:
         if state:
             require_same_run(state[0], self.fingerprint, self.folder)
         there = self.path.with_suffix(".json").exists()
-        if there and load_checkpoint(self.path).about.get("fingerprint") != self.fingerprint:
-            raise InputError(f"{self.folder} holds a network of other settings", hint=OTHER_SETTINGS)
+        if there and CheckpointRecord.read(self.path).fingerprint != self.fingerprint:
+            raise OtherSettings(f"{self.folder} holds a network of other settings")
 
-    def train(self, lineage: dict[str, Any]) -> FinetuneResult:
+    def train(self) -> FinetuneResult:
         resumed = self.group.share_bytes(b"x" if self.path.with_suffix(".json").exists() else None) is not None
         if not resumed:
             model = self._start()
-            inherited = None if self.from_scratch else self._inherited_accuracy(model)
+            inherited = None if self.task.from_scratch else self._inherited_accuracy(model)
             trained = self._fit(model)
             if self.group.first:
                 measured = {"inherited_accuracy": inherited, **self._measure(trained)}
-                save_network(trained, self.architecture, self.path, {**self.about, **measured, "lineage": lineage})
+                save_network(trained, self.architecture, self.path, self.record.model_copy(update=measured).about())
                 remove_state(self.folder)
         if not self.group.first:
             return FinetuneResult(self.path, self.architecture, None, 0.0, None, resumed)
-        about = load_checkpoint(self.path).about
-        return FinetuneResult(
-            self.path,
-            self.architecture,
-            about["inherited_accuracy"],
-            about["validation_accuracy"],
-            about["test_accuracy"],
-            resumed,
-        )
+        record = CheckpointRecord.read(self.path)
+        assert record.validation_accuracy is not None
+        accuracies = (record.inherited_accuracy, record.validation_accuracy, record.test_accuracy)
+        return FinetuneResult(self.path, self.architecture, *accuracies, resumed)
 
     def _start(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
-        if self.from_scratch:
+        if self.task.from_scratch:
             return timm_model(self.architecture).to(self.group.device)
         return extract(self.supernet.to(self.group.device), self.architecture)
 
@@ -172,7 +157,7 @@ class _Run:
         def validate(m: nn.Module) -> float:
             return accuracy(m, self.batches, self.batches.data.validation)
 
-        return fit(model, objective, self.batches, schedule, place, machine, validate, self.on_progress)
+        return fit(model, Lesson(objective, self.batches, schedule, validate), place, machine, self.on_progress)
 
     def _measure(self, trained: nn.Module) -> dict[str, float | None]:
         recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images)

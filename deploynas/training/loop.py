@@ -63,36 +63,32 @@ class Machine:
     some_unused: bool = False  # a step may not reach all weights
 
 
+@dataclass(frozen=True)
+class Lesson:
+    """What is learned: from which images, on which schedule, and how it is judged."""
+
+    objective: TrainingObjective
+    batches: Batches
+    schedule: Schedule
+    validate: Callable[[nn.Module], float] | None = None
+
+
 def fit(
-    model: nn.Module,
-    objective: TrainingObjective,
-    batches: Batches,
-    schedule: Schedule,
-    place: Place,
-    machine: Machine,
-    validate: Callable[[nn.Module], float] | None = None,
-    on_progress: OnProgress = silent,
+    model: nn.Module, lesson: Lesson, place: Place, machine: Machine, on_progress: OnProgress = silent
 ) -> nn.Module:
     """Train, or resume what the folder holds of this phase. Returns the averaged weights, for evaluation."""
-    machine.processes.require_batch(schedule.batch, place.phase)
-    return _Loop(model, objective, batches, schedule, place, machine, validate, on_progress).run()
+    machine.processes.require_batch(lesson.schedule.batch, place.phase)
+    return _Loop(model, lesson, place, machine, on_progress).run()
 
 
 class _Loop:
     def __init__(
-        self,
-        model: nn.Module,
-        objective: TrainingObjective,
-        batches: Batches,
-        schedule: Schedule,
-        place: Place,
-        machine: Machine,
-        validate: Callable[[nn.Module], float] | None,
-        on_progress: OnProgress,
+        self, model: nn.Module, lesson: Lesson, place: Place, machine: Machine, on_progress: OnProgress
     ) -> None:
-        self.objective, self.batches, self.schedule = objective, batches, schedule
+        batches, schedule = lesson.batches, lesson.schedule
+        self.objective, self.batches, self.schedule = lesson.objective, batches, schedule
         self.place, self.machine, self.processes = place, machine, machine.processes
-        self.validate, self.on_progress = validate, on_progress
+        self.validate, self.on_progress = lesson.validate, on_progress
         self.per_epoch = batches.steps_per_epoch(schedule.batch)
         self.steps = self.per_epoch * schedule.epochs
         model = model.to(self.processes.device).to(memory_format=torch.channels_last)
@@ -188,6 +184,7 @@ class _Loop:
         last = epoch == self.schedule.epochs
         if self.validate and self.processes.first and (last or epoch % self.schedule.validate_every_epochs == 0):
             record["validation_accuracy"] = self.validate(self.averaged.eval())
+            self.trainee.model.train()  # without averaging it is the network that was just validated
         self.metrics.add(self.place.phase, self.step, **record)
 
     def _save(self) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from deploynas.space import Space
 from deploynas.supernet.paths import as_paths
-from deploynas.training.batches import Share, mix_seed
-from deploynas.training.recipe import Distillation, OneShot
+from deploynas.training.batches import BatchShare, mix_seed
+from deploynas.training.recipe import Distillation, OneShotSchedule
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class OneShotPaths:
     """A random sub-network for every image, or one for the whole batch, drawn as everywhere (`Decisions.draw`)."""
 
     space: Space
-    schedule: OneShot
+    schedule: OneShotSchedule
     seed: int
-    share: Share
+    share: BatchShare
     teacher: nn.Module | None = None
 
     def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,34 +24,22 @@ from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
-from deploynas.training.data import load_data
+from deploynas.training.checkpoint_record import CheckpointRecord, SubnetworkAccuracy, place_beside
+from deploynas.training.data import Data, load_data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Place, fit
 from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import OneShotPaths, Plain
-from deploynas.training.recipe import Recipe, Schedule
-from deploynas.training.state import OTHER_SETTINGS, read_state, remove_state, require_same_run
+from deploynas.training.recipe import Recipe
+from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
 
-W_H, W_STAR = "w_h", "w_star"
+Phase = Literal["w_h", "w_star"]
+W_H: Phase = "w_h"
+W_STAR: Phase = "w_star"
+Trained = tuple[Supernet, dict[str, float | SubnetworkAccuracy | list[float]]]  # weights, and what was measured
 W_H_SHARE = 0.45  # of the progress bar
-
-
-@dataclass(frozen=True)
-class SubnetworkAccuracy:
-    """Validation accuracies of random sub-networks of w*."""
-
-    networks: int
-    mean: float
-    std: float
-    lowest: float
-    highest: float
-
-    @classmethod
-    def of(cls, accuracies: list[float]) -> SubnetworkAccuracy:
-        values = np.array(accuracies)
-        return cls(len(values), *(float(v) for v in (values.mean(), values.std(ddof=1), values.min(), values.max())))
 
 
 @dataclass(frozen=True)
@@ -65,7 +53,7 @@ class TrainingResult:
 
 def train_supernet(
     space: Space,
-    data: str,
+    data: str | Data,
     out: Path,
     recipe: Recipe,
     force: bool = False,
@@ -73,7 +61,7 @@ def train_supernet(
 ) -> TrainingResult:
     """Run, continue or report the run in folder `out`."""
     with processes() as group:
-        loaded = load_data(data, space)
+        loaded = load_data(data, space) if isinstance(data, str) else data
         batches = Batches(loaded, space, recipe.augmentation, group.device, recipe.workers)
         run = _Run(space, batches, Path(out), recipe, group, on_progress)
         if group.first:
@@ -93,20 +81,21 @@ class _Run:
     ) -> None:
         self.space, self.batches, self.folder, self.recipe = space, batches, folder, recipe
         self.group, self.on_progress = group, on_progress
-        outcome = recipe.model_dump(exclude={"description", "checkpoint_every_s", "workers", "finetune"})
+        described = batches.data.describe()
         settings = {
             "space": space.hash,
-            "data": batches.data.describe(),
-            "recipe": outcome,
+            "data": described.model_dump(),
+            "recipe": recipe.training_settings(),
             "world": group.world,
         }
         self.fingerprint = content_hash(settings)
-        self.about: dict[str, Any] = {
-            "data": batches.data.describe(),
-            "recipe": recipe.model_dump(by_alias=True, mode="json"),
-            "processes": group.world,
-            "fingerprint": self.fingerprint,
-        }
+        self.record = CheckpointRecord(
+            fingerprint=self.fingerprint,
+            data=described,
+            data_place=place_beside(batches.data.place, folder),
+            recipe=recipe.model_dump(by_alias=True, mode="json"),
+            processes=group.world,
+        )
 
     def prepare(self, force: bool) -> None:
         """Refuse a folder of another run; empty it of what we write if forced to."""
@@ -121,13 +110,9 @@ class _Run:
         if state:
             require_same_run(state[0], self.fingerprint, self.folder)
         for name in (W_H, W_STAR):
-            if self._path(name).with_suffix(".json").exists():
-                about = load_checkpoint(self._path(name)).about
-                if about.get("fingerprint") != self.fingerprint:
-                    raise InputError(
-                        f"{self.folder} holds {name} of a run with other settings",
-                        hint=OTHER_SETTINGS,
-                    )
+            there = self._path(name).with_suffix(".json").exists()
+            if there and CheckpointRecord.read(self._path(name)).fingerprint != self.fingerprint:
+                raise OtherSettings(f"{self.folder} holds {name} of a run with other settings")
 
     def train(self) -> TrainingResult:
         torch.manual_seed(self.recipe.seed)
@@ -137,26 +122,18 @@ class _Run:
         start.sort_channels()
         self._phase(W_STAR, start, lambda model: self._train_w_star(model, w_h))
         if not self.group.first:
-            return TrainingResult(self.folder, 0.0, SubnetworkAccuracy(0, 0, 0, 0, 0), (), resumed)
+            return TrainingResult(self.folder, 0.0, _spread([0.0]), (), resumed)
         remove_state(self.folder)
-        heaviest, one_shot = (load_checkpoint(self._path(name)).about for name in (W_H, W_STAR))
-        return TrainingResult(
-            self.folder,
-            heaviest["validation_accuracy"],
-            SubnetworkAccuracy(**one_shot["subnetworks"]),
-            tuple(sorted(self.batches.skipped)),
-            resumed,
-        )
+        return training_result(self.folder, tuple(sorted(self.batches.skipped)), resumed)
 
-    def _phase(
-        self, name: str, model: nn.Module, train: Callable[[nn.Module], tuple[Supernet, dict[str, Any]]]
-    ) -> Supernet:
+    def _phase(self, name: Phase, model: nn.Module, train: Callable[[nn.Module], Trained]) -> Supernet:
         """Train and write one checkpoint, or read it if it is there; everyone gets the first process's."""
         there = self.group.share_bytes(b"x" if self._path(name).with_suffix(".json").exists() else None)
         if there is None:
             trained, measured = train(model)
             if self.group.first:
-                trained.save(self._path(name), {**self.about, **measured})
+                record = self.record.model_copy(update={"role": name, **measured})
+                trained.save(self._path(name), record.about())
         else:
             loaded = load_checkpoint(self._path(name)).model if self.group.first else model
             assert isinstance(loaded, Supernet)
@@ -164,23 +141,24 @@ class _Run:
         self.group.share_module(trained)
         return trained.eval()
 
-    def _train_w_h(self, model: nn.Module) -> tuple[Supernet, dict[str, Any]]:
+    def _train_w_h(self, model: nn.Module) -> Trained:
         schedule = self.recipe.w_h
         validation = self.batches.data.validation
-        trained = self._fit(
-            W_H,
-            model,
-            Plain(schedule.label_smoothing),
-            schedule,
-            lambda m: accuracy(m, self.batches, validation),
-            lambda fraction, what: self.on_progress(W_H_SHARE * fraction, what),
-        )
+
+        def validate(m: nn.Module) -> float:
+            return accuracy(m, self.batches, validation)
+
+        def advance(fraction: float, what: str) -> None:
+            self.on_progress(W_H_SHARE * fraction, what)
+
+        lesson = Lesson(Plain(schedule.label_smoothing), self.batches, schedule, validate)
+        trained = self._fit(W_H, model, lesson, advance)
         if not self.group.first:
             return trained, {}
         recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images)
         return trained, {"validation_accuracy": accuracy(trained, self.batches, validation)}
 
-    def _train_w_star(self, model: nn.Module, teacher: Supernet) -> tuple[Supernet, dict[str, Any]]:
+    def _train_w_star(self, model: nn.Module, teacher: Supernet) -> Trained:
         schedule, seed = self.recipe.w_star, self.recipe.seed + 1
         validation = self.batches.data.validation
         taught_by = remembering(teacher, self.batches, schedule.epochs) if schedule.distillation else None
@@ -192,7 +170,7 @@ class _Run:
         def advance(fraction: float, what: str) -> None:
             self.on_progress(W_H_SHARE + (0.95 - W_H_SHARE) * fraction, what)
 
-        trained = self._fit(W_STAR, model, objective, schedule, validate, advance)
+        trained = self._fit(W_STAR, model, Lesson(objective, self.batches, schedule, validate), advance)
         if not self.group.first:
             return trained, {}
         recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, np.random.default_rng(0))
@@ -201,27 +179,41 @@ class _Run:
         for i in range(self.recipe.report_networks):
             accuracies.append(accuracy(trained, self.batches, validation, self.space.sample(rng)))
             self.on_progress(0.95 + 0.05 * (i + 1) / self.recipe.report_networks, f"random sub-network {i + 1}")
-        return trained, {"subnetworks": asdict(SubnetworkAccuracy.of(accuracies)), "accuracies": accuracies}
+        return trained, {"subnetworks": _spread(accuracies), "accuracies": accuracies}
 
-    def _fit(
-        self,
-        name: str,
-        model: nn.Module,
-        objective: Any,
-        schedule: Schedule,
-        validate: Callable[[nn.Module], float],
-        on_progress: OnProgress,
-    ) -> Supernet:
+    def _fit(self, name: str, model: nn.Module, lesson: Lesson, on_progress: OnProgress) -> Supernet:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
         place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
-        trained = fit(model, objective, self.batches, schedule, place, machine, validate, on_progress)
+        trained = fit(model, lesson, place, machine, on_progress)
         assert isinstance(trained, Supernet)
         return trained
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.safetensors"
+
+
+def training_result(folder: Path, skipped: tuple[str, ...] = (), resumed: bool = True) -> TrainingResult:
+    """What the checkpoints of a finished run say."""
+    heaviest, one_shot = (CheckpointRecord.read(folder / f"{name}.safetensors") for name in (W_H, W_STAR))
+    if heaviest.validation_accuracy is None or one_shot.subnetworks is None:
+        raise InputError(
+            f"{folder} holds networks that were not measured", hint="`deploynas train` makes such a folder"
+        )
+    return TrainingResult(folder, heaviest.validation_accuracy, one_shot.subnetworks, skipped, resumed)
+
+
+def _spread(accuracies: list[float]) -> SubnetworkAccuracy:
+    values = np.array(accuracies)
+    std = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    return SubnetworkAccuracy(
+        networks=len(values),
+        mean=float(values.mean()),
+        std=std,
+        lowest=float(values.min()),
+        highest=float(values.max()),
+    )
 
 
 def precision_on(wanted: str, device: torch.device) -> str:

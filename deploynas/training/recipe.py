@@ -18,6 +18,11 @@ from deploynas.errors import InputError
 from deploynas.files import mistakes_of, read_yaml
 
 PRESETS = ("fashion", "imagenet")
+
+# what decides how one sub-network is fine-tuned
+FINETUNE_KEYS = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
+# what decides nothing but how long training takes, or belongs to fine-tuning
+NOT_OF_TRAINING = {"description", "checkpoint_every_s", "workers", "finetune"}
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -56,7 +61,7 @@ class Schedule(_Strict):
     validate_every_epochs: int = Field(default=1, ge=1)
 
 
-class OneShot(Schedule):
+class OneShotSchedule(Schedule):
     paths: Literal["multi", "single"] = "multi"  # a random sub-network an image, or a batch
     distillation: Distillation | None = None  # from w_h, on the same images
 
@@ -81,7 +86,7 @@ class Recipe(_Strict):
     checkpoint_every_s: float = Field(default=30, ge=0)
     augmentation: Augmentation = Augmentation()
     w_h: Schedule
-    w_star: OneShot
+    w_star: OneShotSchedule
     finetune: FineTuning = FineTuning()
     recalibration_images: int = Field(default=4000, ge=2)
     report_networks: int = Field(default=32, ge=2)  # random sub-networks measured at the end
@@ -98,6 +103,19 @@ class Recipe(_Strict):
             recipe = read_yaml(Path(source), cls)
         return recipe.changed(changes)
 
+    @classmethod
+    def for_space(cls, space_name: str, source: str | Path | None, changes: Sequence[str] = ()) -> Recipe:
+        """A recipe by name or path, or the one that suits the space."""
+        return cls.load(source or preset_of(space_name), changes)
+
+    def training_settings(self) -> dict[str, Any]:
+        """What decides the weights of a supernet."""
+        return self.model_dump(exclude=NOT_OF_TRAINING)
+
+    def finetune_settings(self) -> dict[str, Any]:
+        """What decides the weights of a fine-tuned network."""
+        return self.model_dump(include=FINETUNE_KEYS, mode="json")
+
     def changed(self, changes: Sequence[str]) -> Recipe:
         """With `w_h.epochs=3`-like changes, all checked at once."""
         data = self.model_dump(by_alias=True)
@@ -110,6 +128,11 @@ class Recipe(_Strict):
             return Recipe.model_validate(data)
         except pydantic.ValidationError as error:
             raise InputError("--set: " + "; ".join(mistakes_of(error))) from error
+
+
+def preset_of(space_name: str) -> str:
+    """The preset of the space's name, or the fast one."""
+    return space_name if space_name in PRESETS else PRESETS[0]
 
 
 def _assign(data: dict[str, Any], key: str, value: Any) -> None:

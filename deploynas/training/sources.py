@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
 
 from deploynas.errors import InputError
+from deploynas.files import content_hash
 from deploynas.training.idx import read_idx
 
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
@@ -53,6 +56,11 @@ class PixelImages:
     def name(self, index: int) -> str:
         return f"image {index}"
 
+    def content_hash(self) -> str:
+        digest = hashlib.sha256(self.pixels.contiguous().numpy().data)
+        digest.update(self.labels.numpy().tobytes())
+        return digest.hexdigest()
+
 
 @dataclass(frozen=True)
 class FileImages:
@@ -71,12 +79,17 @@ class FileImages:
     def name(self, index: int) -> str:
         return self.files[index]
 
+    def content_hash(self) -> str:
+        """Of names and sizes: reading every file would take as long as an epoch."""
+        files = [(Path(*Path(file).parts[-2:]).as_posix(), Path(file).stat().st_size) for file in self.files]
+        return content_hash([files, self.labels.tolist()])
+
 
 @dataclass(frozen=True)
 class DatasetImages:
     """Items of a timm data set."""
 
-    dataset: Any
+    dataset: Dataset
     source: str
     labels: Tensor
     pixels: None = None
@@ -89,6 +102,9 @@ class DatasetImages:
 
     def name(self, index: int) -> str:
         return f"{self.source}[{index}]"
+
+    def content_hash(self) -> str:
+        return content_hash([self.source, self.labels.tolist()])
 
 
 Images = PixelImages | FileImages | DatasetImages
@@ -240,14 +256,14 @@ def timm_dataset(name: str, root: str) -> Source:
     """Anything that `timm.data.create_dataset` opens and that can be indexed."""
     from timm.data import create_dataset
 
-    def part(split: str) -> Any:
+    def part(split: str) -> Dataset:
         try:
             return create_dataset(name, root=root or None, split=split)
         except (ImportError, AssertionError, KeyError, OSError, RuntimeError, ValueError) as error:
             raise InputError(f"timm cannot open `{name}` ({split}): {error}") from error
 
     train, test = part("train"), part("validation")
-    if not hasattr(train, "__getitem__") or not hasattr(train, "__len__"):
+    if isinstance(train, IterableDataset):
         raise InputError(f"`{name}` can only be streamed", hint="unpack it to folders and use --data folder:DIR")
     names = tuple(str(c) for c in getattr(train, "classes", ()))
     images = _of_dataset(train, name)
@@ -255,11 +271,11 @@ def timm_dataset(name: str, root: str) -> Source:
     return Source(classes, images, None, _of_dataset(test, name))
 
 
-def _of_dataset(dataset: Any, name: str) -> DatasetImages:
+def _of_dataset(dataset: Dataset, name: str) -> DatasetImages:
     labels = getattr(dataset, "targets", None)
-    if labels is None and hasattr(dataset, "reader"):
-        samples = getattr(dataset.reader, "samples", None)
+    if labels is None:
+        samples = getattr(getattr(dataset, "reader", None), "samples", None)
         labels = [label for _, label in samples] if samples else None
     if labels is None:
-        labels = [dataset[i][1] for i in range(len(dataset))]
+        labels = [dataset[i][1] for i in range(len(dataset))]  # type: ignore[arg-type]
     return DatasetImages(dataset, name, torch.as_tensor(labels))

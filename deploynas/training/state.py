@@ -22,7 +22,14 @@ from deploynas.files import parse_json, write_json
 from deploynas.supernet.checkpoint_file import read_bytes_checked, write_tensors
 
 POINTER = "state.json"
-OTHER_SETTINGS = "repeat the command it was started with, give another --out, or start over with --force"
+
+
+class OtherSettings(InputError):
+    """A folder holds the work of a run with other settings."""
+
+    def __init__(self, message: str) -> None:
+        hint = "repeat the command it was started with, give another --out, or start over with --force"
+        super().__init__(message, hint)
 
 
 class StateFile(BaseModel):
@@ -119,7 +126,6 @@ def remove_state(folder: Path) -> None:
 
 def require_same_run(file: StateFile, fingerprint: str, folder: Path) -> None:
     if file.fingerprint != fingerprint:
-        raise InputError(
-            f"{folder} holds a run with other settings, stopped in phase {file.phase} at step {file.step}",
-            hint=OTHER_SETTINGS,
+        raise OtherSettings(
+            f"{folder} holds a run with other settings, stopped in phase {file.phase} at step {file.step}"
         )

@@ -6,7 +6,6 @@ were trained on this data, normalised as ours are.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from deploynas.errors import InputError
+from deploynas.files import sha256_of
+from deploynas.provenance import TeacherRecord
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.training.data import Data
@@ -34,8 +35,8 @@ class Teacher(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self.model(images)
 
-    def describe(self) -> dict[str, Any]:
-        return {"name": self.name, "sha256": self.sha256}
+    def describe(self) -> TeacherRecord:
+        return TeacherRecord(name=self.name, sha256=self.sha256)
 
 
 class _Renormalised(nn.Module):
@@ -62,9 +63,15 @@ def load_teacher(text: str, space: Space, data: Data) -> Teacher:
         teacher = _timm_teacher(name, file[0] if file else None, space, data)
     else:
         path = Path(text)
-        teacher = Teacher(load_checkpoint(path).model, path.stem, _sha256(path.with_suffix(".safetensors")))
+        teacher = Teacher(load_checkpoint(path).model, path.stem, sha256_of(path.with_suffix(".safetensors")))
     _require_fit(teacher, space)
     return teacher
+
+
+def teacher_hash(text: str) -> str:
+    """Names a teacher by its weights without loading it; those that timm keeps go by their name."""
+    file = text if not text.startswith("timm:") else text.split(":", 2)[2] if text.count(":") > 1 else None
+    return text if file is None else sha256_of(Path(file).with_suffix(".safetensors") if file == text else Path(file))
 
 
 def _timm_teacher(name: str, file: str | None, space: Space, data: Data) -> Teacher:
@@ -76,7 +83,7 @@ def _timm_teacher(name: str, file: str | None, space: Space, data: Data) -> Teac
         if not Path(file).is_file():
             raise InputError(f"{file}: no such file")
         try:
-            return Teacher(timm.create_model(name, checkpoint_path=file, **options), name, _sha256(Path(file)))
+            return Teacher(timm.create_model(name, checkpoint_path=file, **options), name, sha256_of(Path(file)))
         except (RuntimeError, ValueError, OSError) as error:
             raise InputError(f"{file}: not the weights of timm's `{name}` for {space.classes} classes") from error
     try:
@@ -105,7 +112,3 @@ def _require_fit(teacher: Teacher, space: Space) -> None:
         raise InputError(f"the teacher `{teacher.name}` cannot take images of this space: {error}") from error
     if shape != (1, space.classes):
         raise InputError(f"the teacher `{teacher.name}` knows {shape[-1]} classes, the space has {space.classes}")
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

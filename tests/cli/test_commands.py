@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import onnx
 import pytest
 
 from deploynas import graph
+from deploynas.cli import COMMANDS
 from deploynas.space import Space
 
 ROOT = Path(__file__).parent.parent.parent
@@ -81,7 +83,7 @@ def test_ctrl_c_keeps_what_was_measured(folder: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert b"the same command goes on" in said and b"Traceback" not in said
+    assert b"the same command resumes" in said and b"Traceback" not in said
     assert journal.read_text().count("\n") >= 10
 
 
@@ -114,6 +116,66 @@ def test_devices_lists_what_this_machine_can_do(folder: Path) -> None:
     done = run(ROOT, "devices", "--json")
     listed = {device["name"]: device["status"] for device in json.loads(done.stdout)["devices"]}
     assert listed["cpu-1t"] == "ready" and "not installed" in listed["tensorrt-batch1"]
+
+
+def test_a_broken_device_file_is_listed_as_broken_beside_the_others(tmp_path: Path) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "bad.yaml").write_text("name: bad\nprovider: abacus\n")
+    listed = json.loads(run(tmp_path, "devices", "--json").stdout)["devices"]
+    status = {device["name"]: device["status"] for device in listed}
+    assert status["cpu-1t"] == "ready" and status["bad"].startswith("broken: devices/bad.yaml has 1 mistake")
+    shown = run(tmp_path, "devices")
+    assert shown.returncode == 0 and "cpu-all" in shown.stdout and "`provider` must be one of" in shown.stderr
+
+
+def test_a_file_of_the_wrong_kind_names_the_commands_that_make_both(folder: Path) -> None:
+    done = run(folder, "explain", "table.json")
+    assert done.returncode == 2 and "expected a file of schema `deploynas/estimator`" in done.stderr
+    assert "hint: `deploynas estimate` writes one; this one is from `deploynas profile`" in done.stderr
+
+
+def test_an_unknown_key_is_answered_with_those_that_are_known_there(folder: Path) -> None:
+    text = (folder / "tiny.yaml").read_text()
+    (folder / "inside.yaml").write_text(text.replace("se: [0, 0.25]", "squeeze: [0, 0.25]"))
+    (folder / "above.yaml").write_text(text + "squeeze: 1\n")
+    inside = run(folder, "profile", "--space", "inside.yaml")
+    assert "known keys in `stages`: `out`, " in inside.stderr and "`se`" in inside.stderr
+    above = run(folder, "profile", "--space", "above.yaml")
+    assert "`stages` (`out`, " in above.stderr and "`se`)" in above.stderr
+
+
+@pytest.mark.parametrize(("command", "resumes"), [("bench", False), ("profile", True)])
+def test_only_commands_that_resume_promise_it(command: str, resumes: bool, folder: Path, monkeypatch, capsys) -> None:
+    from deploynas.cli import main
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    for module in ("bench", "profile"):
+        monkeypatch.setattr(f"deploynas.latency.{module}.load_average", interrupted)
+    what = {"bench": ["bench", "small.onnx"], "profile": ["profile", "--space", "tiny.yaml"]}[command]
+    monkeypatch.setattr(sys, "argv", ["deploynas", *what, "--device", "fast.yaml", "--out", "never.json"])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    said = capsys.readouterr().err
+    assert stop.value.code == 130 and ("the same command resumes" in said) == resumes
+    assert not (folder / "never.json").exists()
+
+
+def test_waiting_is_counted_from_the_start_of_the_process() -> None:
+    script = "import time; time.sleep(0.5)\nfrom deploynas.cli.console import seconds_since_start as s\nprint(s())"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert float(done.stdout) >= 0.5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_o_is_out_wherever_there_is_an_out(command: str) -> None:
+    options = importlib.import_module(f"deploynas.cli.{command}").command.params
+    outs = [option for option in options if "--out" in option.opts]
+    assert all("-o" in option.opts for option in outs)
+    assert bool(outs) == (command not in ("devices", "explain"))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.yaml").write_text(SPACE)
     space = Space.load(folder / "small.yaml")
     torch.manual_seed(0)
-    about = {"data": load_data("fashion-mini", space).describe()}
+    about = {"data": load_data("fashion-mini", space).describe().model_dump()}
     Supernet(space).save(folder / "w_star.safetensors", about)
     return folder
 
@@ -85,9 +85,9 @@ def test_learned_methods_share_the_passes(run, method, tmp_path):
 
 def test_a_path_an_image_scores_as_the_network_of_that_path(run):
     """A pass in which all images take one path, either way of running it."""
-    from deploynas.cli.supernet_input import open_one_shot
+    from deploynas.pipeline.supernet import open_supernet
 
-    measure = open_one_shot(run).measure
+    measure = open_supernet(run).one_shot
     path = measure.supernet.space.decisions.draw(1, np.random.default_rng(0))
     one, many = measure(path), measure(np.repeat(path, measure.images, axis=0))
     assert np.abs(one.log_likelihood - many.log_likelihood).max() < 1e-3
@@ -134,6 +134,11 @@ def test_search_reranks_by_measured_accuracy(run, estimated, tmp_path):
         call("search", "--estimator", estimated, "--max-params", 1e6, "--rerank", run)
 
 
-def test_search_says_how_far_to_trust_the_estimator(estimated):
-    result = call("search", "--estimator", estimated, "--max-params", 1e6)
-    assert "unseen networks" in result.stderr or "not validated" in result.stderr
+def test_search_says_how_far_to_trust_the_estimator(estimated, tmp_path):
+    """The figures are those of the estimator's file; without them it says that there are none."""
+    file = json.loads(estimated.read_text())
+    for tau, said in ((0.25, "Kendall tau 0.25"), (None, "not validated")):
+        validation = {**file["validation"], "kendall_tau": tau, "kendall_tau_interval": None, "networks": 12}
+        (tmp_path / "e.json").write_text(json.dumps({**file, "validation": validation}))
+        result = call("search", "--estimator", tmp_path / "e.json", "--max-params", 1e6)
+        assert said in result.stderr and ("12 unseen networks" in result.stderr) == (tau is not None)

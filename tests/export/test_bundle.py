@@ -13,8 +13,9 @@ import pytest
 
 from deploynas.device import Device
 from deploynas.errors import InputError
-from deploynas.export.bundle import MANIFEST, check_manifest, origin, staged, write_manifest
+from deploynas.export.bundle import MANIFEST, check_manifest, staged, write_manifest
 from deploynas.export.triton import write_repository
+from deploynas.provenance import origin
 from deploynas.space import Space
 
 

@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import onnx
 import pytest
 
 import deploynas as dn
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.latency.table import LatencyTable
+from deploynas.latency.worker import build
 from deploynas.space import Space
 
 
@@ -61,9 +63,18 @@ def test_a_table_survives_its_file(table: LatencyTable, tmp_path: Path) -> None:
     assert LatencyTable.load(path) == table
 
 
-def test_an_int8_device_is_profiled_in_int8(tiny: Space, quick: Device) -> None:
-    int8 = quick.model_copy(update={"precision": "int8"})
-    assert dn.profile(int8, tiny).fixed_ms > 0
+def test_an_int8_device_is_profiled_in_int8(tiny: Space, quick: Device, monkeypatch) -> None:
+    """Every graph that would be timed computes in 8 bits, and none of an fp32 device does."""
+    from deploynas.latency.profile import _Work
+
+    for precision in ("int8", "fp32"):
+        device = quick.model_copy(update={"precision": precision})
+        entries = _Work.plan(device, tiny, seed=0).entries
+        assert {"part", "block", "network"} == {entry.kind for entry in entries}
+        for entry in entries:
+            model = onnx.load_model_from_string(build(entry, tiny, device))
+            types = {tensor.data_type for tensor in model.graph.initializer}
+            assert (onnx.TensorProto.INT8 in types) == (precision == "int8"), entry.key
 
 
 def test_a_table_of_arrays_predicts_by_adding_up(tiny: Space) -> None:
@@ -161,12 +172,26 @@ def test_a_journal_of_other_settings_is_not_continued(tiny: Space, quick: Device
     assert table.evidence is not None and not table.evidence.provenance["resumed"]
 
 
-def test_unstable_entries_are_measured_again_then_marked(tiny: Space, quick: Device) -> None:
-    effort = quick.effort.model_copy(update={"max_relative_error": 1e-9, "time_limit_s": 4.0})
+def test_unstable_entries_are_measured_again_then_marked(tiny: Space, quick: Device, monkeypatch) -> None:
+    """A clock that stands still until the first repeat is over: planned visits, one repeat, then the time is up."""
+    from deploynas.latency import profile as module
+
+    repeats = []
+    real, effort = module._visit, quick.effort.model_copy(update={"max_relative_error": 1e-9, "time_limit_s": 100.0})
+
+    def visit(work, journal, entries, missing, worker):
+        repeats.append(worker)
+        yield from real(work, journal, entries, missing, worker)
+
+    monkeypatch.setattr(module, "_visit", visit)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 0.0 if len(repeats) < 3 else 200.0)
     table = dn.profile(quick.model_copy(update={"effort": effort}), tiny)
-    assert table.evidence is not None
-    assert any(len(part.samples_ms) > 2 for part in table.evidence.parts)
-    assert not all(part.stable for part in table.evidence.parts)
+    assert table.evidence is not None and repeats == [0, 1, 2]
+    for part in table.evidence.parts:
+        # two planned visits, two of the whole repeat; the second repeat is stopped after its first visit
+        assert len(part.samples_ms) in (4, 5)
+        assert part.stable == (part.relative_error <= 1e-9)
+    assert not any(part.stable for part in table.evidence.parts)
 
 
 def test_networks_too_large_for_memory_are_measured_in_groups(tiny: Space, quick: Device, monkeypatch) -> None:

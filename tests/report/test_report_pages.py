@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -211,3 +212,34 @@ def test_in_a_browser_the_points_are_there_and_hovering_shows_an_architecture(
     assert seen["shown"] == "visible" and seen["same"]
     assert "stage 1: k3 e2 SE" in seen["tip"] and "stage 2: k5 e2.5" in seen["tip"]
     assert not seen["overflow"]
+
+
+def with_unknown_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {**{key: with_unknown_keys(inner) for key, inner in value.items()}, "from_the_future": 1}
+    return [with_unknown_keys(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_unknown_keys_are_ignored_at_every_level(report: ReportFile, tmp_path: Path) -> None:
+    """Except where keys are names: of percentiles, versions, files and options of the runtime."""
+    document = report.model_dump(by_alias=True, mode="json")
+    newer = with_unknown_keys(document)
+    for file, known in zip(newer["files"], document["files"], strict=True):
+        file["percentiles_ms"] = known["percentiles_ms"]
+    for names in ("versions", "lineage", "estimator_validation"):
+        newer[names] = document[names]
+    for names in ("provider_options", "session_options"):
+        newer["device"][names] = document["device"][names]
+    (tmp_path / "report.json").write_text(json.dumps(newer))
+    assert ReportFile.load(tmp_path) == report
+
+
+def test_a_space_has_one_size_in_words() -> None:
+    from deploynas.report.numbers import how_many
+
+    assert [how_many(n) for n in (72, 10**6, 5_300_000_000, 123 * 10**400)] == [
+        "72",
+        "1000000",
+        "about 5.3e9",
+        "about 1.2e402",
+    ]

@@ -14,7 +14,7 @@ from PIL import Image
 
 from deploynas.errors import DeployNASError, InputError
 from deploynas.space import Space
-from deploynas.training.batches import Batches, Share
+from deploynas.training.batches import Batches, BatchShare
 from deploynas.training.data import load_data
 from deploynas.training.recipe import Augmentation
 from deploynas.training.sources import PixelImages, cifar10
@@ -126,7 +126,7 @@ def folder(tmp_path):
 def test_a_folder_of_images_is_resized_to_the_space(folder, tmp_path, channels):
     space = sized(tmp_path, channels=channels, side=16, classes=2)
     batches = Batches(load_data(f"folder:{folder}", space), space, Augmentation(auto_augment="rand-m9"))
-    images, labels = next(batches.train(8, 0, 1, seed=0, share=Share()))
+    images, labels = next(batches.train(8, 0, 1, seed=0, share=BatchShare()))
     assert images.shape == (8, channels, 16, 16)
     assert labels.shape == (8,)
     evaluated = list(batches.evaluation(batches.data.validation))
@@ -151,7 +151,7 @@ def test_a_batch_of_nothing_but_corrupt_images_stops(folder, tmp_path):
     space = sized(tmp_path, side=16, classes=2)
     batches = Batches(load_data(f"folder:{folder}", space), space, Augmentation())
     with pytest.raises(DeployNASError, match="none of the 4 images"):
-        next(batches.train(4, 0, 1, seed=0, share=Share()))
+        next(batches.train(4, 0, 1, seed=0, share=BatchShare()))
 
 
 @pytest.mark.parametrize("auto_augment", [None, "rand-m9-mstd0.5", "original"])
@@ -160,10 +160,10 @@ def test_a_step_depends_on_its_number_only(auto_augment):
     space = Space.load("fashion")
     augmentation = Augmentation(crop_padding=2, random_erasing=0.5, auto_augment=auto_augment)
     batches = Batches(load_data("fashion-mini", space), space, augmentation)
-    *_, (images, labels) = batches.train(16, 0, 5, seed=3, share=Share())
-    (resumed, resumed_labels), _ = batches.train(16, 4, 6, seed=3, share=Share())
+    *_, (images, labels) = batches.train(16, 0, 5, seed=3, share=BatchShare())
+    (resumed, resumed_labels), _ = batches.train(16, 4, 6, seed=3, share=BatchShare())
     assert torch.equal(images, resumed) and torch.equal(labels, resumed_labels)
-    (other, _), *_ = batches.train(16, 4, 5, seed=4, share=Share())
+    (other, _), *_ = batches.train(16, 4, 5, seed=4, share=BatchShare())
     assert not torch.equal(images, other)
 
 
@@ -172,8 +172,8 @@ def test_two_processes_see_together_what_one_sees_alone(auto_augment):
     space = Space.load("fashion")
     augmentation = Augmentation(crop_padding=2, auto_augment=auto_augment)
     batches = Batches(load_data("fashion-mini", space), space, augmentation)
-    whole = next(batches.train(16, 7, 8, seed=0, share=Share()))
-    halves = [next(batches.train(16, 7, 8, seed=0, share=Share(rank, 2))) for rank in range(2)]
+    whole = next(batches.train(16, 7, 8, seed=0, share=BatchShare()))
+    halves = [next(batches.train(16, 7, 8, seed=0, share=BatchShare(rank, 2))) for rank in range(2)]
     for i in range(2):
         assert torch.equal(whole[i], torch.cat([half[i] for half in halves]))
 
@@ -184,13 +184,13 @@ def test_an_epoch_is_a_permutation_and_epochs_differ():
     marked = PixelImages(torch.arange(64).view(-1, 1, 1, 1).expand(-1, 1, 28, 28).to(torch.uint8), torch.arange(64))
     data = type(data)(data.name, data.classes, _part(marked), data.validation, None, data.mean, data.std)
     batches = Batches(data, space, Augmentation(flip=0))
-    labels = [y.tolist() for _, y in batches.train(16, 0, 8, seed=0, share=Share())]
+    labels = [y.tolist() for _, y in batches.train(16, 0, 8, seed=0, share=BatchShare())]
     first, second = ([y for batch in half for y in batch] for half in (labels[:4], labels[4:]))
     assert sorted(first) == sorted(second) == list(range(64))
     assert first != second
 
 
 def _part(images: PixelImages):
-    from deploynas.training.data import Part
+    from deploynas.training.data import Subset
 
-    return Part(images, torch.arange(len(images)))
+    return Subset(images, torch.arange(len(images)))

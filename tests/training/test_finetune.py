@@ -11,12 +11,15 @@ import torch
 from safetensors.torch import save_file
 
 from deploynas.errors import InputError
+from deploynas.progress import silent
+from deploynas.provenance import NetworkLineage
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.extraction import extract
 from deploynas.supernet.network import Supernet
+from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import load_data
-from deploynas.training.finetune import finetune
+from deploynas.training.finetune import FineTuningTask, finetune
 from deploynas.training.recipe import Recipe
 from deploynas.training.teacher import load_teacher
 
@@ -36,23 +39,33 @@ def supernet(space: Space, tmp_path: Path) -> Path:
     return tmp_path / "w_star.safetensors"
 
 
+def made(supernet: Path, architecture, recipe: Recipe, out: Path, on_progress=silent, **more):
+    """Fine-tuned with w_h beside the supernet as the teacher, if the recipe wants one."""
+    checkpoint = load_checkpoint(supernet)
+    data = load_data(DATA, checkpoint.space)
+    taught = recipe.finetune.distillation.weight > 0
+    teacher = load_teacher(str(supernet.with_name("w_h.safetensors")), checkpoint.space, data) if taught else None
+    task = FineTuningTask(checkpoint, architecture, data, recipe, teacher, **more)
+    return finetune(task, out, on_progress=on_progress)
+
+
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_without_learning_the_inherited_weights_come_back(supernet, space, recipe, tmp_path) -> None:
     still = recipe.changed(["finetune.lr=1e-30", "finetune.weight_decay=0", "finetune.ema_decay=0"])
-    result = finetune(supernet, space.smallest(), DATA, tmp_path / "out", still, lineage={"search": "x"})
+    result = made(supernet, space.smallest(), still, tmp_path / "out", lineage=NetworkLineage(teacher="x"))
     found = load_checkpoint(result.path)
     inherited = dict(extract(Supernet.load(supernet), space.smallest()).named_parameters())
     for name, value in found.model.named_parameters():
         torch.testing.assert_close(value, inherited[name])
-    assert found.architecture == space.smallest() and found.about["lineage"] == {"search": "x"}
+    assert found.architecture == space.smallest() and CheckpointRecord.of(found).lineage.teacher == "x"
     assert result.validation_accuracy == result.inherited_accuracy
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(supernet, space, recipe, tmp_path) -> None:
-    whole = finetune(supernet, space.heaviest(), DATA, tmp_path / "whole", recipe)
+    whole = made(supernet, space.heaviest(), recipe, tmp_path / "whole")
 
     def stop(fraction: float, what: str) -> None:
         if fraction >= 0.5:
@@ -60,24 +73,24 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(supernet, space, recipe,
 
     often = recipe.model_copy(update={"checkpoint_every_s": 0.0})
     with pytest.raises(KeyboardInterrupt):
-        finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often, on_progress=stop)
+        made(supernet, space.heaviest(), often, tmp_path / "parts", on_progress=stop)
     assert not (tmp_path / "parts" / "network.json").exists()
-    parts = finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often)
+    parts = made(supernet, space.heaviest(), often, tmp_path / "parts")
     assert digest(parts.path) == digest(whole.path)
-    assert finetune(supernet, space.heaviest(), DATA, tmp_path / "parts", often).resumed
+    assert made(supernet, space.heaviest(), often, tmp_path / "parts").resumed
 
 
 def test_the_teacher_and_the_start_make_a_difference(supernet, space, recipe, tmp_path) -> None:
     alone = recipe.changed(["finetune.distillation.weight=0"])
-    made = {
-        "taught": finetune(supernet, space.smallest(), DATA, tmp_path / "taught", recipe),
-        "alone": finetune(supernet, space.smallest(), DATA, tmp_path / "alone", alone),
-        "scratch": finetune(supernet, space.smallest(), DATA, tmp_path / "scratch", recipe, from_scratch=True),
+    networks = {
+        "taught": made(supernet, space.smallest(), recipe, tmp_path / "taught"),
+        "alone": made(supernet, space.smallest(), alone, tmp_path / "alone"),
+        "scratch": made(supernet, space.smallest(), recipe, tmp_path / "scratch", from_scratch=True),
     }
-    assert len({digest(result.path) for result in made.values()}) == 3
-    assert made["scratch"].inherited_accuracy is None
-    assert load_checkpoint(made["alone"].path).about["teacher"] is None
-    assert load_checkpoint(made["taught"].path).about["teacher"]["name"] == "w_h"
+    assert len({digest(result.path) for result in networks.values()}) == 3
+    assert networks["scratch"].inherited_accuracy is None
+    assert CheckpointRecord.read(networks["alone"].path).teacher is None
+    assert CheckpointRecord.read(networks["taught"].path).teacher.name == "w_h"
 
 
 def test_any_timm_model_can_teach(space, tmp_path) -> None:

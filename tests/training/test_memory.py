@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from deploynas.space import Space
-from deploynas.training.batches import Batches, Share
+from deploynas.training.batches import Batches, BatchShare
 from deploynas.training.data import load_data
 from deploynas.training.memory import Remembering, remembering
 from deploynas.training.recipe import Augmentation
@@ -32,7 +32,7 @@ def test_training_images_are_answered_from_memory_and_others_are_not() -> None:
     source, teacher = batches(flip=0.5), Teacher()
     remembered = remembering(teacher, source, epochs=10)
     asked = teacher.asked
-    for images, _ in source.train(64, 0, 5, seed=1, share=Share()):
+    for images, _ in source.train(64, 0, 5, seed=1, share=BatchShare()):
         torch.testing.assert_close(remembered(images), images.flatten(1) @ teacher.weight, rtol=1e-4, atol=1e-4)
     assert teacher.asked == asked
     strange = torch.randn(3, 1, 28, 28)

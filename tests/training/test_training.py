@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import SETTINGS
@@ -20,10 +21,15 @@ from deploynas.errors import DeployNASError, InputError
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training import loop
+from deploynas.training.batches import Batches
+from deploynas.training.checkpoint_record import CheckpointRecord
+from deploynas.training.data import load_data
+from deploynas.training.distribution import Processes
+from deploynas.training.evaluation import accuracy
 from deploynas.training.metrics import read
 from deploynas.training.objectives import Plain, distilled_loss
 from deploynas.training.oneshot import train_supernet
-from deploynas.training.recipe import Distillation
+from deploynas.training.recipe import Augmentation, Distillation, Schedule
 from deploynas.training.state import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -61,14 +67,21 @@ def reference(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("reference")
     (folder / "tiny.yaml").write_text(SPACE)
     subprocess.run([sys.executable, *command(folder / "tiny.yaml", folder / "run")], env=environment(), check=True)
-    return folder / "run"
+    return folder / "run" / "supernet"
 
 
 def test_a_run_leaves_checkpoints_metrics_and_no_state(reference):
     w_h, w_star = (load_checkpoint(reference / f"{name}.safetensors") for name in ("w_h", "w_star"))
     assert isinstance(w_star.model, Supernet)
-    assert 0 <= w_h.about["validation_accuracy"] <= 1
-    assert w_star.about["subnetworks"]["networks"] == 2
+    heaviest, one_shot = CheckpointRecord.of(w_h), CheckpointRecord.of(w_star)
+    assert (heaviest.role, one_shot.role) == ("w_h", "w_star")
+    # the figures are those of the weights in the files, measured again
+    batches = Batches(load_data("fashion-mini", w_h.space), w_h.space, Augmentation())
+    validation, rng = batches.data.validation, np.random.default_rng(0)
+    assert accuracy(w_h.model, batches, validation) == heaviest.validation_accuracy
+    again = [accuracy(w_star.model, batches, validation, w_star.space.sample(rng)) for _ in range(2)]
+    assert again == one_shot.accuracies and one_shot.subnetworks.networks == 2
+    assert one_shot.subnetworks.mean == pytest.approx(sum(again) / 2)
     records = read(reference / "metrics.jsonl")
     epochs = [r for r in records if "train_loss" in r]
     assert [(r["phase"], r["step"]) for r in epochs] == [("w_h", 16), ("w_star", 16)]
@@ -114,27 +127,27 @@ def test_kill_9_at_random_moments(reference, space_file, tmp_path):
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=0")]
     for _ in range(2):
         process = subprocess.Popen(run, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not (tmp_path / "run" / "state.json").exists():
+        while process.poll() is None and not (tmp_path / "run" / "supernet" / "state.json").exists():
             time.sleep(0.02)
         time.sleep(rng.uniform(0, 1))
         process.kill()
         process.wait()
     subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    assert weights(tmp_path / "run") == weights(reference)
+    assert weights(tmp_path / "run" / "supernet") == weights(reference)
 
 
 def test_ctrl_c_saves_the_step_in_hand(reference, space_file, tmp_path):
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=1000")]
     process = subprocess.Popen(run, env=environment(), stderr=subprocess.PIPE, text=True)
-    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics = tmp_path / "run" / "supernet" / "metrics.jsonl"
     while process.poll() is None and not metrics.exists():
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
-    assert read_state(tmp_path / "run")[0].step >= 10
+    assert read_state(tmp_path / "run" / "supernet")[0].step >= 10
     subprocess.run(run, env=environment(), check=True, stdout=subprocess.DEVNULL)
-    assert weights(tmp_path / "run") == weights(reference)
+    assert weights(tmp_path / "run" / "supernet") == weights(reference)
 
 
 def test_a_finished_run_is_reported_and_other_settings_are_refused(space, recipe, reference):
@@ -201,15 +214,13 @@ def test_two_processes_have_the_loss_curve_of_one(reference, space_file, tmp_pat
     )
     alone, together = (
         [r["train_loss"] for r in read(folder / "metrics.jsonl") if "train_loss" in r]
-        for folder in (reference, tmp_path / "run")
+        for folder in (reference, tmp_path / "run" / "supernet")
     )
     assert together == pytest.approx(alone, rel=0.02)
-    assert load_checkpoint(tmp_path / "run" / "w_star.safetensors").about["processes"] == 2
+    assert load_checkpoint(tmp_path / "run" / "supernet" / "w_star.safetensors").about["processes"] == 2
 
 
 def test_a_batch_that_processes_cannot_share_is_refused():
-    from deploynas.training.distribution import Processes
-
     with pytest.raises(InputError, match="cannot share"):
         Processes(0, 3, torch.device("cpu")).require_batch(64, "w_h")
 
@@ -238,7 +249,7 @@ def test_polite_kills_are_only_noted_while_training():
 
 def test_json_on_stdout_is_one_document(space_file, reference):
     done = subprocess.run(
-        [sys.executable, *command(space_file, reference)],
+        [sys.executable, *command(space_file, reference.parent)],
         env=environment(),
         check=True,
         capture_output=True,
@@ -247,3 +258,22 @@ def test_json_on_stdout_is_one_document(space_file, reference):
     document = json.loads(done.stdout)
     assert set(document) >= {"w_h_accuracy", "subnetworks", "folder"}
     assert "next: deploynas estimate" in done.stderr
+
+
+@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
+def test_every_step_is_taken_in_training_mode(space, tmp_path, ema_decay):
+    """Validation after each epoch puts the network into evaluation mode; the next epoch must not begin in it."""
+    modes = []
+
+    def objective(model, images, labels, step):
+        modes.append(model.training)
+        return Plain(0.1)(model, images, labels, step)
+
+    batches = Batches(load_data("fashion-mini", space), space, Augmentation())
+    schedule = Schedule(epochs=3, batch=4000, lr=0.01, ema_decay=ema_decay)
+    lesson = loop.Lesson(objective, batches, schedule, validate=lambda model: float(not model.training))
+    machine = loop.Machine(Processes(0, 1, torch.device("cpu")))
+    trained = loop.fit(Supernet(space), lesson, loop.Place(tmp_path, "w_h", "x", 0), machine)
+    assert modes == [True] * 6 and not trained.training
+    validated = [r["validation_accuracy"] for r in read(tmp_path / "metrics.jsonl") if "validation_accuracy" in r]
+    assert validated == [1.0] * 3

@@ -10,22 +10,29 @@ import pytest
 from deploynas.device import Device
 from deploynas.errors import GateError
 from deploynas.export.bundle import check_manifest
+from deploynas.files import sha256_of
 from deploynas.latency.table import LatencyTable, Measurement
-from deploynas.shipping import candidates as candidates_module
-from deploynas.shipping import delivery
-from deploynas.shipping.candidates import Candidates, inheriting
-from deploynas.shipping.delivery import Wishes, deliver, delivered
-from deploynas.shipping.sources import KnownTable, Sources
+from deploynas.pipeline import candidates as candidates_module
+from deploynas.pipeline import exported
+from deploynas.pipeline.candidates import Candidates
+from deploynas.pipeline.delivery import Delivery, Order, deliver
+from deploynas.pipeline.exported import Wishes
+from deploynas.pipeline.finetune import FineTuneOptions, FinetuneStep
+from deploynas.pipeline.run_folder import RunFolder
+from deploynas.pipeline.sources import KnownTable, Sources
+from deploynas.pipeline.step import perform
+from deploynas.pipeline.supernet import SupernetSource, open_supernet
 from deploynas.space import Architecture
+from deploynas.training.recipe import Recipe
 
-SETTINGS = {"finetune": {"epochs": 1, "batch": 1000, "lr": 0.02}, "recalibration_images": 200}
+SETTINGS = ["finetune.epochs=1", "finetune.batch=1000", "recalibration_images=200"]
 SLOWER = 1.1  # this device than its table
 
 
 @pytest.fixture
 def slow_device(files: Path, monkeypatch) -> Device:
     """The real runtime, with a clock that always shows the table's word times 1.1."""
-    table, real = LatencyTable.load(files / "table.json"), (delivery.bench, candidates_module.measure_networks)
+    table, real = LatencyTable.load(files / "table.json"), (exported.bench, candidates_module.measure_networks)
 
     def bench(path: Path, device: Device, runs: int, space: object):
         properties = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
@@ -41,7 +48,7 @@ def slow_device(files: Path, monkeypatch) -> Device:
             for m, a in zip(measured, architectures, strict=True)
         ]
 
-    monkeypatch.setattr(delivery, "bench", bench)
+    monkeypatch.setattr(exported, "bench", bench)
     monkeypatch.setattr(candidates_module, "measure_networks", measure)
     return Device.load(files / "quick.yaml")
 
@@ -51,35 +58,48 @@ def heaviest(files: Path, slow_device: Device, tmp_path: Path) -> Candidates:
     """Candidates that begin with the heaviest network of the space, fine-tuned."""
     table = LatencyTable.load(files / "table.json")
     known = KnownTable(files / "table.json", table, None)
-    sources = Sources(files / "w_star.safetensors", files / "estimator.json", None, (known,))
-    fine_tune = inheriting(sources, "fashion-mini", tmp_path / "networks", SETTINGS)
+    supernet = open_supernet(files)
+    source = SupernetSource(supernet.path, None, supernet)
+    sources = Sources(source, files / "estimator.json", None, (known,))
+    options = FineTuneOptions(Recipe.load("fashion", SETTINGS))
+
+    def fine_tune(architecture: Architecture) -> Path:
+        step = FinetuneStep(RunFolder(tmp_path), "quick", supernet, architecture, options)
+        perform(step, step.run)
+        return step.network
+
     given = fine_tune(table.space.heaviest())
     return Candidates(slow_device, table.space, sources, known, fine_tune, given=given)
 
 
-def test_over_budget_another_network_is_found_fine_tuned_and_shipped(heaviest: Candidates, tmp_path: Path) -> None:
+def delivered(candidates: Candidates, budget_ms: float, out: Path) -> Delivery:
+    assert candidates.sources.supernet is not None
+    batches = candidates.sources.supernet.open().batches
+    return deliver(candidates, Order(budget_ms, batches, Wishes(frontier_points=2)), out)
+
+
+def test_over_budget_another_network_is_found_fine_tuned_and_shipped(
+    heaviest: Candidates, files: Path, tmp_path: Path
+) -> None:
     assert heaviest.table is not None
     table, space = heaviest.table.table, heaviest.space
     budget = 0.8 * SLOWER * table.predict(space.heaviest())
-    report = deliver(heaviest, budget, "fashion-mini", tmp_path / "bundle", Wishes(frontier_points=2)).report
+    report = delivered(heaviest, budget, tmp_path / "bundle").report
     shipped = space.architecture(report.choices)
     assert shipped != space.heaviest() and report.shipped.latency_ms <= budget
     assert report.predicted_ms == table.predict(shipped) <= budget / SLOWER
     assert report.rounds[-1].measured_ms <= budget and any(r.measured_ms > budget for r in report.rounds)
     manifest = check_manifest(tmp_path / "bundle")
-    assert manifest.lineage["network"] and "networks" in manifest.lineage["network"].path
-    made = (tmp_path / "bundle", heaviest.sources, heaviest.table)
-    found = delivered(*made, budget, Wishes(frontier_points=2))
-    assert found is not None and found.choices == report.choices
-    assert delivered(*made, 2 * budget, Wishes(frontier_points=2)) is None
-    assert delivered(*made, budget, Wishes(frontier_points=2, triton=True)) is None
+    assert manifest.lineage["network"] and manifest.lineage["network"].path == "network.safetensors"
+    supernet = manifest.lineage["supernet"]
+    assert supernet and supernet.sha256 == sha256_of(files / "w_star.safetensors")
 
 
 def test_a_budget_below_the_fastest_network_is_a_gate(heaviest: Candidates, tmp_path: Path) -> None:
     assert heaviest.table is not None
     budget = 0.9 * heaviest.table.table.predict(heaviest.space.smallest())
     with pytest.raises(GateError, match="is not met: the fastest of 1 network took"):
-        deliver(heaviest, budget, "fashion-mini", tmp_path / "bundle", Wishes())
+        delivered(heaviest, budget, tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
 
 

@@ -8,27 +8,21 @@ from deploynas.export.metadata import Preprocessing
 from deploynas.export.verification import ImageStream
 from deploynas.space import Space
 from deploynas.training.batches import Batches
-from deploynas.training.data import Data, Part, load_data
-from deploynas.training.recipe import Augmentation
+from deploynas.training.data import Data, Subset
 
 SEED = 0  # of the choice of calibration images
 
 
-def open_batches(data: str, space: Space) -> Batches:
-    """For evaluation only: nothing is augmented."""
-    return Batches(load_data(data, space), space, Augmentation())
+def stream(batches: Batches, subset: Subset) -> ImageStream:
+    return lambda: ((x.cpu().contiguous().numpy(), y.cpu().numpy()) for x, y in batches.evaluation(subset))
 
 
-def stream(batches: Batches, part: Part) -> ImageStream:
-    return lambda: ((x.cpu().contiguous().numpy(), y.cpu().numpy()) for x, y in batches.evaluation(part))
-
-
-def calibration_part(data: Data, share: float) -> Part:
+def calibration_subset(data: Data, share: float) -> Subset:
     """A random share of the training images, always the same ones."""
     rows = data.train.rows
     count = max(1, round(share * len(rows)))
     chosen = np.sort(np.random.default_rng(SEED).permutation(len(rows))[:count])
-    return Part(data.train.images, rows[chosen])
+    return Subset(data.train.images, rows[chosen])
 
 
 def preprocessing(data: Data, space: Space) -> Preprocessing:

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from deploynas import search
-from deploynas.accuracy.estimator_file import load_estimator
+from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.device import Device
 from deploynas.errors import GateError
 from deploynas.export.budget import Attempt, within_budget
-from deploynas.files import content_hash
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import Measurement
+from deploynas.pipeline.limits import device_limits, tightest
+from deploynas.pipeline.sources import KnownTable, Sources
 from deploynas.progress import OnProgress, silent
+from deploynas.report.document import Round
 from deploynas.search.problem import Limit
 from deploynas.search.result import SearchResult
-from deploynas.shipping.sources import KnownTable, Sources, remember
 from deploynas.space import Architecture, Space
-from deploynas.training.finetune import finetune
-from deploynas.training.recipe import PRESETS, Recipe
 
 PROBES = 5
 PROBE_MARGIN = 0.01  # two measurements of one network differ by about this much
@@ -46,7 +45,11 @@ class Candidates:
     given: Path | None = None  # a fine-tuned network to begin with
     solver: str = "exact"
     on_progress: OnProgress = silent
-    probes: list[Attempt[SearchResult]] = field(default_factory=list)
+    probes: list[Round] = field(default_factory=list)  # networks that were measured without weights of their own
+
+    @cached_property
+    def estimator(self) -> StoredEstimator | None:
+        return load_estimator(self.sources.estimator) if self.sources.estimator else None
 
     def next(self, target_ms: float) -> Path:
         """A fine-tuned network that the table expects within the target."""
@@ -57,31 +60,32 @@ class Candidates:
 
     def solve(self, target_ms: float) -> SearchResult:
         """The most accurate network that measures within the target, weights aside."""
-        if self.table is None or self.sources.estimator is None or self.sources.supernet is None:
-            missing = [
-                name
-                for name, found in (
-                    ("a latency table of this device", self.table),
-                    ("the estimator", self.sources.estimator),
-                    ("the supernet", self.sources.supernet),
-                )
-                if found is None
-            ]
-            raise GateError(
-                f"another network cannot be looked for: {', '.join(missing)} is not known",
-                hint="`--latency TABLE` and `--search RESULT.json` name them",
-            )
+        table, estimator = self._require_sources()
         budget = target_ms * (1 - PROBE_MARGIN)
-        attempts = within_budget(budget, lambda target: self._probe(target, budget), PROBES)
-        self.probes += attempts
+
+        def probe(asked_ms: float) -> Attempt[SearchResult]:
+            limits = [Limit(table.table, asked_ms), *tightest([*self.sources.resources, *device_limits(self.device)])]
+            result = search(self.space, estimator, limits, self.solver)
+            return Attempt(asked_ms, result.latency_ms, self._latency(result.architecture, budget), result)
+
+        attempts = within_budget(budget, probe, PROBES)
+        self.probes += [round_of(attempt, attempt.what.architecture) for attempt in attempts]
         return attempts[-1].what
 
-    def _probe(self, target_ms: float, budget_ms: float) -> Attempt[SearchResult]:
-        assert self.table is not None and self.sources.estimator is not None
-        estimator = load_estimator(self.sources.estimator)
-        limits = [Limit(self.table.table, target_ms), *self.sources.resources]
-        result = search(self.space, estimator, limits, self.solver)
-        return Attempt(target_ms, result.latency_ms, self._latency(result.architecture, budget_ms), result)
+    def _require_sources(self) -> tuple[KnownTable, StoredEstimator]:
+        table, estimator = self.table, self.estimator
+        if table is None or estimator is None or self.sources.supernet is None:
+            needed = {
+                "a latency table of this device": table,
+                "the estimator": estimator,
+                "the supernet": self.sources.supernet,
+            }
+            missing = [name for name, found in needed.items() if found is None]
+            raise GateError(
+                f"another network cannot be looked for: not known, or changed since: {', '.join(missing)}",
+                hint="`--latency TABLE`, `--search RESULT.json` and `--supernet RUN` name them",
+            )
+        return table, estimator
 
     def _latency(self, architecture: Architecture, budget_ms: float) -> float:
         """Measured again if it seems too slow, since a burst of others' work must not cost accuracy; the less disturbed
@@ -97,24 +101,10 @@ class Candidates:
         return min(made, key=lambda one: one.disturbance).latency_ms
 
 
-def inheriting(
-    sources: Sources, data: str, folder: Path, settings: dict[str, Any], on_progress: OnProgress = silent
-) -> FineTune:
-    """Fine-tunes whatever it is given as an earlier network was, whose recipe were `settings`."""
-
-    def fine_tune(architecture: Architecture) -> Path:
-        assert sources.supernet is not None
-        preset = architecture.space.name if architecture.space.name in PRESETS else PRESETS[0]
-        recipe = Recipe.model_validate({**Recipe.load(preset).model_dump(by_alias=True), **settings})
-        return finetune(
-            sources.supernet,
-            architecture,
-            data,
-            folder / content_hash([architecture.choices, settings, sources.teacher]),
-            recipe,
-            teacher=sources.teacher,
-            lineage=remember(sources.search, sources.supernet, sources.teacher),
-            on_progress=on_progress,
-        ).path
-
-    return fine_tune
+def round_of(attempt: Attempt, architecture: Architecture) -> Round:
+    return Round(
+        target_ms=attempt.target_ms,
+        predicted_ms=attempt.predicted_ms,
+        measured_ms=attempt.measured_ms,
+        architecture=str(architecture),
+    )

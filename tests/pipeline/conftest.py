@@ -47,7 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "quick.yaml").write_text(DEVICE)
     space, rng = Space.load(folder / "mini.yaml"), np.random.default_rng(0)
     torch.manual_seed(0)
-    about = {"data": load_data("fashion-mini", space).describe(), "fingerprint": "made for tests"}
+    about = {"data": load_data("fashion-mini", space).describe().model_dump(), "fingerprint": "made for tests"}
     for name in ("w_h", "w_star"):
         Supernet(space).save(folder / f"{name}.safetensors", about)
     shapes = [(s.max_depth, len(s.configs)) for s in space.stages]

@@ -1,0 +1,156 @@
+"""Options that several commands share, and how what they say is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS, SCORES
+
+if TYPE_CHECKING:
+    from deploynas.accuracy.estimation import EstimationSettings
+    from deploynas.pipeline.exported import Wishes
+    from deploynas.search.problem import Limit
+
+Command = TypeVar("Command", bound=Callable)
+Option = Callable[[Command], Command]
+Values = Mapping[str, object]
+
+RESOURCE_OPTIONS = {
+    "max_params": "params",
+    "max_macs": "macs",
+    "max_size_bytes": "size_bytes",
+    "max_peak_memory_bytes": "peak_memory_bytes",
+}
+
+
+def out_option(help: str, folder: bool = False, default: Path | None = None) -> Option:
+    """`-o`, `--out`: where the result goes."""
+    kind = click.Path(file_okay=not folder, path_type=Path)
+    return click.option("-o", "--out", type=kind, default=default, show_default=default is not None, help=help)
+
+
+device_option = click.option(
+    "--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file."
+)
+supernet_help = "Folder of a run, a folder that holds w_star, or w_star.safetensors."
+
+
+def with_options(*options: Option) -> Option:
+    """All of them, in this order in the help."""
+
+    def decorate(function: Command) -> Command:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+with_recipe_options = with_options(
+    click.option("--recipe", "recipe_name", help="Preset or YAML file.  [default: named as the space, or fashion]"),
+    click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change the recipe: w_h.epochs=3."),
+    click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Shorthand for --set seed=…"),
+)
+
+
+def recipe_changes(changes: tuple[str, ...], seed: int | None) -> list[str]:
+    return [*changes, *([f"seed={seed}"] if seed is not None else [])]
+
+
+def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Option:
+    """What to estimate and how; `estimation_of` reads them."""
+    return with_options(
+        click.option(
+            "--method", type=click.Choice(ESTIMATION_METHODS), default="contributions", show_default=True,
+            help="Measured contributions, or a form learned from whole networks.",
+        ),
+        click.option(
+            "--sampling", type=click.Choice(SAMPLINGS), default="pooled", show_default=True,
+            help="Of contributions: all from every image's own path, one path per batch, or one pass per decision.",
+        ),
+        click.option(
+            "--estimand", type=click.Choice(ESTIMANDS), default="projection", show_default=True,
+            help="Of contributions: least squares, or eq. 3 as printed.",
+        ),
+        click.option(
+            "--score", type=click.Choice(SCORES), default="accuracy", show_default=True, help="What is averaged."
+        ),
+        click.option(
+            "--shrink/--no-shrink", default=True, show_default=True,
+            help="Of contributions: take out noise by what all say together, or leave them unbiased.",
+        ),
+        click.option(
+            "--passes", type=click.IntRange(min=1), default=passes, show_default=passes is not None, metavar="N",
+            help="At most N visits of all validation images.",
+        ),
+        click.option(
+            "--target-se", type=float, metavar="X", help="Stop when no standard error exceeds X (0.002: 0.2 points)."
+        ),
+        click.option(
+            "--validate", "unseen", type=click.IntRange(min=0), default=unseen, show_default=True, metavar="N",
+            help="Unseen sub-networks to validate on; 0: none.",
+        ),
+    )  # fmt: skip
+
+
+def estimation_of(options: Values) -> EstimationSettings:
+    from dataclasses import fields
+
+    from deploynas.accuracy.estimation import EstimationSettings
+
+    return EstimationSettings(**{field.name: options[field.name] for field in fields(EstimationSettings)})  # type: ignore[arg-type]
+
+
+with_resource_options = with_options(
+    click.option("--max-params", type=float, help="At most this many parameters."),
+    click.option("--max-macs", type=float, help="At most this many multiply-accumulates."),
+    click.option("--max-size-bytes", type=float, help="At most this many bytes of fp32 weights."),
+    click.option("--max-peak-memory-bytes", type=float, help="At most this many bytes of activations at once."),
+)
+
+
+def resources_of(options: Values) -> list[Limit]:
+    """What the options of `with_resource_options` ask for."""
+    from deploynas.search.problem import Limit
+
+    asked = {resource: options[option] for option, resource in RESOURCE_OPTIONS.items()}
+    return [Limit(resource, value) for resource, value in asked.items() if isinstance(value, float)]
+
+
+with_bundle_options = with_options(
+    click.option("--int8", is_flag=True, help="Also an 8-bit file, calibrated with training images."),
+    click.option(
+        "--calibration-share", type=click.FloatRange(0, 1, min_open=True), default=0.05, show_default=True,
+        help="Fraction of the training images that 8-bit ranges come from.",
+    ),
+    click.option(
+        "--calibration-method", type=click.Choice(["minmax", "percentile", "mse"]), default="mse", show_default=True,
+        help="How 8-bit ranges are chosen.",
+    ),
+    click.option("--per-channel/--per-tensor", default=True, show_default=True, help="Scales of 8-bit weights."),
+    click.option(
+        "--max-accuracy-drop", type=click.FloatRange(0, 1), default=0.01, show_default=True,
+        help="Refuse an 8-bit file that loses more (a fraction: 0.01 is one point).",
+    ),
+    click.option("--opset", type=int, default=17, show_default=True, help="ONNX operator set."),
+    click.option("--triton", is_flag=True, help="Add a Triton model repository."),
+    click.option(
+        "--rounds", type=click.IntRange(1, 20), default=3, show_default=True,
+        help="Networks to try at most until one is within the budget.",
+    ),
+)  # fmt: skip
+
+
+def wishes_of(options: Values) -> Wishes:
+    """What the options of `with_bundle_options` ask for."""
+    from deploynas.export.calibration import Calibration
+    from deploynas.pipeline.exported import Wishes
+
+    how = ("calibration_method", "calibration_share", "per_channel")
+    calibration = Calibration(*(options[name] for name in how)) if options["int8"] else None  # type: ignore[arg-type]
+    asked = {name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds")}
+    return Wishes(calibration=calibration, **asked)  # type: ignore[arg-type]

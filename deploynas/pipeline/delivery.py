@@ -1,0 +1,97 @@
+"""One bundle for one device: networks are exported, verified and timed until one keeps the budget."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploynas.device import Device
+from deploynas.export import predict
+from deploynas.export.budget import Attempt, within_budget
+from deploynas.export.bundle import ManifestAbout, staged, write_manifest
+from deploynas.export.triton import write_repository
+from deploynas.files import write_json
+from deploynas.pipeline.candidates import Candidates
+from deploynas.pipeline.exported import MODEL, Exported, Wishes, export_network
+from deploynas.pipeline.report_document import Shipment, report_document
+from deploynas.progress import OnProgress, silent
+from deploynas.report.card import card
+from deploynas.report.document import ReportFile
+from deploynas.report.html import html
+from deploynas.report.markdown import markdown
+from deploynas.space.notation import to_text
+from deploynas.training.batches import Batches
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a bundle is wanted for: the budget, the images it is judged on, and how it is made."""
+
+    budget_ms: float | None
+    batches: Batches
+    wishes: Wishes
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A bundle: its folder, and what its report says."""
+
+    folder: Path
+    report: ReportFile
+
+
+def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProgress = silent) -> Delivery:
+    """Write a bundle to `out`, or raise and leave nothing; `GateError` when a budget is not met."""
+    device, table, batches = candidates.device, candidates.table, order.batches
+    rounds = list[Attempt[Exported]]()
+    with staged(out) as stage:
+
+        def attempt(target_ms: float) -> Attempt[Exported]:
+            network = candidates.next(target_ms)
+            on_progress(min(0.8, 0.1 + 0.3 * len(rounds)), "exporting and measuring")
+            made = export_network(network, batches, device, stage, order.wishes)
+            choices = made.architecture.choices
+            predicted = table.table.predict(candidates.space.architecture(choices)) if table else None
+            tried = Attempt(target_ms, predicted, made.benches[device.precision].measurement.latency_ms, made)
+            rounds.append(tried)
+            return tried
+
+        if order.budget_ms is None:
+            attempt(float("inf"))
+        else:
+            within_budget(order.budget_ms, attempt, order.wishes.rounds)
+        on_progress(0.85, "measuring networks of the frontier")
+        shipped, points = rounds[-1].what, order.wishes.frontier_points
+        report = report_document(Shipment(candidates, order.budget_ms, tuple(rounds), batches, points))
+        on_progress(0.97, "writing")
+        _fill(stage, shipped, report, device, order.wishes.triton)
+        lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
+        write_manifest(stage, lineage, ManifestAbout(device=device, data=batches.data.describe()))
+    return Delivery(out, report)
+
+
+def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_triton: bool) -> None:
+    """Everything but the models, which are there, and the manifest, which comes last."""
+    architecture, space = made.architecture, made.architecture.space
+    document = {
+        "schema": "deploynas/architecture",
+        "schema_version": 1,
+        "space": space.describe(),
+        "space_hash": space.hash,
+        "architecture": to_text(architecture),
+        "choices": [list(choice) for choice in architecture.choices],
+    }
+    write_json(stage / "architecture.json", document)
+    for precision, result in made.benches.items():
+        write_json(stage / f"bench.{precision}.json", result.model_dump(by_alias=True))
+    shutil.copyfile(Path(predict.__file__), stage / "predict.py")
+    if with_triton:
+        for precision in made.benches:
+            name = space.name if precision == "fp32" else f"{space.name}_int8"
+            content = (stage / MODEL[precision]).read_bytes()
+            write_repository(stage / "triton", name, content, space, report.data.classes, device)
+    report.save(stage / "report.json")
+    (stage / "report.html").write_text(html(report), encoding="utf-8")
+    (stage / "report.md").write_text(markdown(report), encoding="utf-8")
+    (stage / "README.md").write_text(card(report, with_triton), encoding="utf-8")

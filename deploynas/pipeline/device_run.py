@@ -1,0 +1,176 @@
+"""What a run does for one device: search within the budget, fine-tune what was found, export it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from deploynas import __version__
+from deploynas.accuracy.estimation import EstimationSettings
+from deploynas.device import Device
+from deploynas.files import content_hash, now, sha256_of
+from deploynas.latency.table import LatencyTable
+from deploynas.pipeline.candidates import Candidates
+from deploynas.pipeline.delivery import Delivery, Order, deliver
+from deploynas.pipeline.exported import Wishes
+from deploynas.pipeline.finetune import FineTuneOptions, FinetuneStep, finetuning_inputs
+from deploynas.pipeline.limits import device_limits, tightest
+from deploynas.pipeline.run_folder import DeviceFolder, RunFolder
+from deploynas.pipeline.sources import KnownTable, Sources
+from deploynas.pipeline.step import Inputs, perform
+from deploynas.pipeline.supernet import SupernetSource, TrainedSupernet
+from deploynas.progress import OnProgress
+from deploynas.report.document import ReportFile, Round
+from deploynas.search.problem import Limit
+from deploynas.search.result_file import SearchFile, input_record, network_record
+from deploynas.space import Architecture
+from deploynas.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the steps of a run are told."""
+
+    recipe: Recipe
+    teacher: str | None = None  # for fine-tuning; None: w_h
+    estimation: EstimationSettings = field(default_factory=lambda: EstimationSettings(passes=16, unseen=50))
+    limits: tuple[Limit, ...] = ()  # besides latency, on every device
+    solver: str = "exact"
+    wishes: Wishes = field(default_factory=Wishes)
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    run: RunFolder
+    device: Device
+    asked_ms: float | None
+    supernet: TrainedSupernet
+    settings: RunSettings
+
+    @cached_property
+    def table(self) -> LatencyTable:
+        return LatencyTable.load(self.files.table)
+
+    @property
+    def files(self) -> DeviceFolder:
+        return self.run.device(self.device.name)
+
+    @cached_property
+    def budget_ms(self) -> float:
+        """What was asked for, else what the device file says, else half-way from the fastest to the heaviest."""
+        if self.asked_ms is not None:
+            return self.asked_ms
+        return self.device.budgets.latency_ms or self.table.half_way()
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        return tightest([*self.settings.limits, *device_limits(self.device)])
+
+    @property
+    def fine_tuning(self) -> FineTuneOptions:
+        settings = self.settings
+        return FineTuneOptions(settings.recipe, settings.teacher, search=self.files.search, force=settings.force)
+
+    def candidates(self, on_progress: OnProgress) -> Candidates:
+        known = KnownTable(self.files.table, self.table, self.budget_ms)
+        source = SupernetSource(self.supernet.path, self.supernet.data, self.supernet)
+        sources = Sources(source, self.run.estimator, self.files.search, (known,), self.limits, self.settings.teacher)
+
+        def fine_tune(architecture: Architecture) -> Path:
+            step = FinetuneStep(self.run, self.device.name, self.supernet, architecture, self.fine_tuning)
+            perform(step, self.run, self.settings.force, on_progress)
+            return step.network
+
+        solver = self.settings.solver
+        return Candidates(
+            self.device, self.supernet.space, sources, known, fine_tune, solver=solver, on_progress=on_progress
+        )
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """The network for the device, measured whole before it is believed."""
+
+    of: DeviceRun
+
+    @property
+    def name(self) -> str:
+        return f"search.{self.of.device.name}"
+
+    def inputs(self) -> Inputs:
+        of = self.of
+        question = {
+            "budget_ms": of.budget_ms,
+            "limits": {limit.name: limit.budget for limit in of.limits},
+            "solver": of.settings.solver,
+        }
+        return {
+            "estimator": sha256_of(of.run.estimator),
+            "table": sha256_of(of.files.table),
+            "device": of.device.hash,
+            "question": content_hash(question),
+        }
+
+    def work(self, on_progress: OnProgress) -> None:
+        of, space = self.of, self.of.supernet.space
+        candidates = of.candidates(on_progress)
+        result = candidates.solve(of.budget_ms)
+        SearchFile(
+            space=space.describe(),
+            space_hash=space.hash,
+            networks=[network_record(result)],
+            estimator=input_record(of.run.estimator),
+            tables=[input_record(of.files.table)],
+            provenance={
+                "created": now(),
+                "deploynas": __version__,
+                "solver": of.settings.solver,
+                "rounds": [probe.model_dump() for probe in candidates.probes],
+            },
+        ).save(of.files.search)
+
+    def outputs(self) -> Sequence[Path]:
+        return [self.of.files.search]
+
+
+@dataclass(frozen=True)
+class ExportStep:
+    """From the network that was found to a bundle within the budget."""
+
+    of: DeviceRun
+
+    @property
+    def name(self) -> str:
+        return f"export.{self.of.device.name}"
+
+    @property
+    def folder(self) -> Path:
+        return self.of.run.bundle(self.of.device.name)
+
+    def inputs(self) -> Inputs:
+        of = self.of
+        return {
+            "search": sha256_of(of.files.search),
+            "table": sha256_of(of.files.table),
+            "estimator": sha256_of(of.run.estimator),
+            "device": content_hash(of.device.describe()),
+            "wishes": content_hash({**asdict(of.settings.wishes), "budget_ms": of.budget_ms}),
+            **finetuning_inputs(of.supernet, of.fine_tuning),
+        }
+
+    def work(self, on_progress: OnProgress) -> None:
+        of, found = self.of, SearchFile.load(self.of.files.search)
+        candidates = of.candidates(on_progress)
+        candidates.probes += [Round.model_validate(made) for made in found.provenance["rounds"]]
+        candidates.given = candidates.fine_tune(of.supernet.space.architecture(found.networks[0].choices))
+        order = Order(of.budget_ms, of.supernet.batches, of.settings.wishes)
+        deliver(candidates, order, self.folder, on_progress)
+
+    def outputs(self) -> Sequence[Path]:
+        return sorted(path for path in self.folder.rglob("*") if path.is_file())
+
+    def delivery(self) -> Delivery:
+        return Delivery(self.folder, ReportFile.load(self.folder))

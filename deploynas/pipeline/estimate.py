@@ -1,0 +1,92 @@
+"""From the supernet of a run to its estimator; passes over the validation images are kept and reused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploynas import __version__
+from deploynas.accuracy.estimation import Estimate, EstimationSettings
+from deploynas.accuracy.estimation import estimate as estimate_from
+from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.samples import Samples
+from deploynas.files import content_hash, now
+from deploynas.pipeline.run_folder import RunFolder
+from deploynas.pipeline.step import Inputs
+from deploynas.pipeline.supernet import TrainedSupernet, open_supernet
+from deploynas.progress import OnProgress, silent
+from deploynas.training.data import Data
+
+
+@dataclass(frozen=True)
+class KeptPasses:
+    """Where passes are kept, and the seed of the paths in them."""
+
+    folder: Path | None = None  # None: `samples/` of the run
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class SavedEstimate:
+    estimate: Estimate
+    path: Path
+    samples: Path
+
+
+def estimate(
+    run: str | Path | RunFolder,
+    settings: EstimationSettings | None = None,
+    data: str | Data | None = None,
+    out: str | Path | None = None,
+    on_progress: OnProgress = silent,
+) -> StoredEstimator:
+    """What every decision is worth in the run's supernet; written to `out`, by default `estimator.json` of the run."""
+    supernet = open_supernet(run, data)
+    path = Path(out) if out else None
+    return estimate_supernet(
+        supernet, settings or EstimationSettings(), path, KeptPasses(), on_progress
+    ).estimate.estimator
+
+
+def estimate_supernet(
+    supernet: TrainedSupernet,
+    settings: EstimationSettings,
+    out: Path | None = None,
+    passes: KeptPasses | None = None,
+    on_progress: OnProgress = silent,
+) -> SavedEstimate:
+    passes = passes or KeptPasses()
+    one_shot, folder = supernet.one_shot, supernet.samples_folder(passes.folder)
+    samples = Samples(one_shot.supernet.space, one_shot, folder, passes.seed)
+    provenance = {
+        "created": now(),
+        "deploynas": __version__,
+        "supernet": supernet.identity,
+        "asked": asdict(settings),
+    }
+    found = estimate_from(samples, settings, provenance, on_progress)
+    path = out or RunFolder.around(supernet.path).estimator
+    found.estimator.save(path)
+    return SavedEstimate(found, path, folder)
+
+
+@dataclass(frozen=True)
+class EstimateStep:
+    run: RunFolder
+    supernet: TrainedSupernet
+    settings: EstimationSettings
+    name: str = "estimate"
+
+    def inputs(self) -> Inputs:
+        return {
+            "supernet": self.supernet.checkpoint.weights_sha256,
+            "data": self.supernet.data.content_hash,
+            "settings": content_hash(asdict(self.settings)),
+        }
+
+    def work(self, on_progress: OnProgress) -> None:
+        estimate_supernet(self.supernet, self.settings, self.run.estimator, KeptPasses(), on_progress)
+
+    def outputs(self) -> Sequence[Path]:
+        return [self.run.estimator]

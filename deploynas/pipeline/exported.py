@@ -1,0 +1,87 @@
+"""One fine-tuned network as ONNX files, verified and timed on a device, before anyone knows whether it is shipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploynas.device import Device
+from deploynas.errors import InputError
+from deploynas.export.calibration import Calibration
+from deploynas.export.metadata import Metadata
+from deploynas.export.network_file import Fp32File, Int8File, Quantisation, TorchNetwork, fp32_file, int8_file
+from deploynas.files import write_bytes
+from deploynas.graph import OPSET
+from deploynas.latency.bench import BenchResult, bench
+from deploynas.pipeline.images import calibration_subset, preprocessing, stream
+from deploynas.pipeline.limits import require_within
+from deploynas.space import Architecture
+from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
+from deploynas.training.batches import Batches
+from deploynas.training.checkpoint_record import CheckpointRecord
+
+MODEL = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How a bundle is to be made."""
+
+    calibration: Calibration | None = None  # None: no 8-bit file, unless the device asks for one
+    max_accuracy_drop: float = 0.01
+    opset: int = OPSET
+    triton: bool = False
+    rounds: int = 3
+    runs: int = 300  # timed inferences per file
+    frontier_points: int = 5  # networks of the frontier that are measured for the report
+
+
+@dataclass(frozen=True)
+class Exported:
+    network: Path
+    checkpoint: Checkpoint
+    fp32: Fp32File
+    int8: Int8File | None
+    benches: dict[str, BenchResult]  # by precision
+
+    @property
+    def architecture(self) -> Architecture:
+        assert self.checkpoint.architecture is not None
+        return self.checkpoint.architecture
+
+    @property
+    def record(self) -> CheckpointRecord:
+        return CheckpointRecord.of(self.checkpoint)
+
+
+def export_network(network: Path, batches: Batches, device: Device, stage: Path, wishes: Wishes) -> Exported:
+    """Write, verify and time the files of a network; `GateError` if the device file does not allow it."""
+    checkpoint = load_checkpoint(network)
+    architecture, data = checkpoint.architecture, batches.data
+    if architecture is None:
+        raise InputError(f"{network} holds a supernet, expected one network", hint="`deploynas finetune` makes one")
+    require_within(device, architecture)
+    record = CheckpointRecord.of(checkpoint)
+    metadata = Metadata(
+        preprocessing=preprocessing(data, architecture.space),
+        labels=list(data.classes),
+        data=record.data.public() if record.data else None,
+        validation_accuracy=record.validation_accuracy,
+        lineage=record.lineage.public(),
+        teacher=record.teacher,
+    )
+    validation = stream(batches, data.validation)
+    source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset)
+    fp32, int8 = fp32_file(source, validation), None
+    contents = {"fp32": fp32.content}
+    calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
+    if calibration:
+        images = stream(batches, calibration_subset(data, calibration.share))
+        int8 = int8_file(source, fp32, validation, Quantisation(calibration, images, wishes.max_accuracy_drop))
+        contents["int8"] = int8.content
+    benches = {}
+    for precision, content in contents.items():
+        path = stage / MODEL[precision]
+        write_bytes(path, content)
+        benches[precision] = bench(path, device, runs=wishes.runs, space=architecture.space)
+    return Exported(network, checkpoint, fp32, int8, benches)

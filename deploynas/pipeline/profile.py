@@ -1,0 +1,80 @@
+"""The latency table of a device as a file: measured once, and recognised when it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploynas.device import Device
+from deploynas.errors import InputError
+from deploynas.files import content_hash
+from deploynas.latency.hardware import hardware
+from deploynas.latency.profile import profile
+from deploynas.latency.table import LatencyTable
+from deploynas.pipeline.run_folder import RunFolder
+from deploynas.pipeline.step import Inputs
+from deploynas.progress import OnProgress, silent
+from deploynas.space import Space
+
+WORRYING = 0.1  # mean relative error on networks that a table was not fitted on
+
+
+def profile_to(
+    path: Path, device: Device, space: Space, seed: int = 0, on_progress: OnProgress = silent
+) -> LatencyTable:
+    """Measure, or continue what was stopped, and write the table."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    journal = path.with_suffix(".partial.jsonl")
+    table = profile(device, space, journal=journal, seed=seed, on_progress=on_progress)
+    table.save(path)
+    journal.unlink(missing_ok=True)
+    return table
+
+
+def existing_table(path: Path, device: Device, space: Space) -> LatencyTable:
+    """The table that lies there, if it is of this device, space and machine; refused if not."""
+    table = LatencyTable.load(path)
+    evidence = table.evidence
+    if evidence is None or (evidence.device_hash, table.space.hash) != (device.hash, space.hash):
+        what = f"of another device or space ({table.device_name}, {table.space.name})"
+    elif evidence.provenance["hardware"]["fingerprint"] != hardware().fingerprint:
+        what = f"of another machine ({evidence.provenance['hardware']['processor']})"
+    else:
+        return table
+    raise InputError(f"{path} holds the table {what}", hint="choose another `--out`, or overwrite it with `--force`")
+
+
+def doubt_about(table: LatencyTable, remedy: str) -> str | None:
+    """A warning where a table is not to be trusted."""
+    if table.mean_error is None or table.mean_error <= WORRYING:
+        return None
+    return (
+        f"warning: the table is off by {100 * table.mean_error:.0f} % in the mean on whole networks it was not "
+        f"fitted on; was the machine busy? {remedy}"
+    )
+
+
+@dataclass(frozen=True)
+class ProfileStep:
+    run: RunFolder
+    device: Device
+    space: Space
+
+    @property
+    def name(self) -> str:
+        return f"profile.{self.device.name}"
+
+    def inputs(self) -> Inputs:
+        return {
+            "device": self.device.hash,
+            "effort": content_hash(self.device.effort.model_dump()),
+            "space": self.space.hash,
+            "hardware": hardware().fingerprint,
+        }
+
+    def work(self, on_progress: OnProgress) -> None:
+        profile_to(self.run.device(self.device.name).table, self.device, self.space, on_progress=on_progress)
+
+    def outputs(self) -> Sequence[Path]:
+        return [self.run.device(self.device.name).table]

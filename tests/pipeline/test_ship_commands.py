@@ -1,0 +1,245 @@
+"""From a search result to a bundle by the commands themselves, on a tiny space, with the real runtime."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from deploynas.cli import main
+from deploynas.costs import Costs
+from deploynas.export.bundle import check_manifest
+from deploynas.files import sha256_of
+from deploynas.pipeline.run_folder import RunFolder
+from deploynas.report.document import ReportFile
+from deploynas.search.result_file import SearchFile
+from deploynas.space import Space
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.network import Supernet
+from deploynas.training.checkpoint_record import CheckpointRecord
+
+FAST = ["--set", "finetune.epochs=1", "--set", "finetune.batch=500", "--set", "recalibration_images=500"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
+    for path in files.iterdir():
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["deploynas", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Outcome(int(stop.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fine_tuned(deploynas):
+    found = deploynas("search", "--estimator", "estimator.json", "--latency", "table.json:1.2", "--out", "found.json")
+    assert found.code == 0, found.err
+    done = deploynas("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST)
+    assert done.code == 0, done.err
+    return deploynas
+
+
+def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:
+    arguments = ["--device", "quick.yaml", "--max-latency-ms", "1000", "--int8", "--max-accuracy-drop", "1", "--triton"]
+    done = fine_tuned("export", "found", *arguments)
+    assert done.code == 0, done.err
+    bundle = tmp_path / "bundles" / "quick"
+    manifest = check_manifest(bundle)
+    listed = {file.path for file in manifest.files}
+    assert listed >= {
+        *("model.onnx", "model.int8.onnx", "architecture.json", "README.md", "report.html", "report.json", "report.md"),
+        *("predict.py", "triton/mini/config.pbtxt", "triton/mini/1/model.onnx", "triton/mini_int8/1/model.onnx"),
+    }
+    for name in ("estimator", "search", "supernet", "network"):
+        assert manifest.lineage[name] is not None, name
+    report = ReportFile.load(bundle)
+    assert [file.precision for file in report.files] == ["fp32", "int8"]
+    assert report.verification.onnx_accuracy == report.verification.torch_accuracy
+    assert {block.name for block in report.blocks} >= {"stem", "stage1/block1", "head"}
+    assert sum(block.share or 0 for block in report.blocks) == pytest.approx(1, abs=0.05)
+    assert "tolerance" in done.err and (tmp_path / "bundles" / "index.html").exists()
+    again = fine_tuned("report", str(bundle))
+    assert again.code == 0 and check_manifest(bundle)
+
+
+def test_a_further_device_gets_a_bundle_of_its_own_and_a_miss_does_not_take_the_others_along(
+    fine_tuned, tmp_path: Path
+) -> None:
+    for name in ("second", "third"):
+        (tmp_path / f"{name}.yaml").write_text((tmp_path / "quick.yaml").read_text().replace("quick", name))
+    arguments = ["--device", "quick.yaml", "--max-latency-ms", "1000", "--also-on", "second.yaml:1000"]
+    done = fine_tuned("export", "found", *arguments, "--also-on", "third.yaml:1e-6", "--json")
+    assert done.code == 3 and "third: the budget" in done.err and "were written" in done.err
+    assert [report["device"]["name"] for report in json.loads(done.out)] == ["quick", "second"]
+    index = (tmp_path / "bundles" / "index.html").read_text()
+    assert "quick/report.html" in index and "second/report.html" in index and "third" not in index
+
+
+def test_a_budget_that_cannot_be_met_exits_with_3_and_leaves_nothing(fine_tuned, tmp_path: Path) -> None:
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1e-6")
+    assert done.code == 3 and "not met: the fastest of 1 network took" in done.err
+    assert not (tmp_path / "bundles" / "quick").exists()
+    assert "Traceback" not in done.err
+
+
+def test_a_refused_8_bit_file_leaves_nothing(fine_tuned, tmp_path: Path, monkeypatch) -> None:
+    from deploynas.export import network_file
+
+    monkeypatch.setattr(network_file, "onnx_accuracy", lambda content, images: -1.0)
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000", "--int8")
+    assert done.code == 3 and "in 8 bits the network loses" in done.err
+    assert not list((tmp_path / "bundles").iterdir())
+
+
+def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) -> None:
+    again = fine_tuned("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST, "--json")
+    assert again.code == 0 and "already fine-tuned" in again.err
+    assert 0 <= json.loads(again.out)["validation_accuracy"] <= 1
+    other = fine_tuned("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST, "--seed", "1")
+    assert other.code == 2 and "other settings" in other.err
+
+
+RUN = ["w_h.epochs=1", "w_h.batch=500", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=500"]
+RUN += ["w_star.warmup_epochs=0", "report_networks=2"]
+RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", *FAST]
+RUN_OPTIONS += [part for change in RUN for part in ("--set", change)]
+
+
+def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_path: Path) -> None:
+    """The budgets are those of the device file, and the files lie where the single commands look for them."""
+    space = Space.load(tmp_path / "mini.yaml")
+    allowed = (Costs.of(space, space.smallest()).params + Costs.of(space, space.heaviest()).params) // 2
+    budgets = f"budgets: {{latency_ms: 1000, params: {allowed}}}\n"
+    (tmp_path / "quick.yaml").write_text((tmp_path / "quick.yaml").read_text() + budgets)
+    first = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    assert first.code == 0, first.err
+    run = RunFolder.of_space("mini")
+    report = ReportFile.load(run.bundle("quick"))
+    assert report.budget_ms == 1000 and report.params <= allowed
+    stamp = (run.bundle("quick") / "manifest.json").read_bytes()
+    second = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    assert second.code == 0 and second.err.count("made from the same inputs") == 5
+    assert (run.bundle("quick") / "manifest.json").read_bytes() == stamp
+
+    # an export that is done again alone still tells what the search had tried
+    (run.bundle("quick") / "model.onnx").unlink()
+    third = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    assert third.code == 0 and third.err.count("made from the same inputs") == 4
+    again = ReportFile.load(run.bundle("quick"))
+    assert len(again.rounds) == len(report.rounds) >= 2 and again.rounds[0] == report.rounds[0]
+
+    # what the single commands find by default
+    table = f"{run.device('quick').table}:1000"
+    found = deploynas("search", "--estimator", str(run.estimator), "--latency", table, "-o", "found.json")
+    assert found.code == 0 and "next: deploynas finetune found.json --supernet runs/mini" in found.err
+    tuned = deploynas("finetune", "found.json", *FAST)
+    assert tuned.code == 0, tuned.err
+    trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[6:])
+    assert trained.code == 0 and "already trained" in trained.err
+
+
+def test_a_network_is_not_taken_for_that_of_other_weights(fine_tuned, tmp_path: Path) -> None:
+    """After the supernet has changed: not reused, and a bundle of it states the weights it really inherited."""
+    inherited = sha256_of(tmp_path / "w_star.safetensors")
+    about = load_checkpoint(tmp_path / "w_star.safetensors").about
+    torch.manual_seed(7)
+    Supernet(Space.load(tmp_path / "mini.yaml")).save(tmp_path / "w_star.safetensors", about)
+    assert sha256_of(tmp_path / "w_star.safetensors") != inherited
+    again = fine_tuned("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST)
+    assert again.code == 2 and "other settings" in again.err
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000")
+    assert done.code == 0, done.err
+    stated = check_manifest(tmp_path / "bundles" / "quick").lineage["supernet"]
+    assert stated is not None and stated.sha256 == inherited
+    slow = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1e-6")
+    assert slow.code == 3 and "changed since" in slow.err and "the supernet" in slow.err
+
+
+def test_a_device_that_allows_less_is_a_gate(fine_tuned, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text((tmp_path / "quick.yaml").read_text() + "budgets: {params: 10}\n")
+    done = fine_tuned("export", "found", "--device", "small.yaml", "--max-latency-ms", "1000")
+    assert done.code == 3 and "params" in done.err and "allowed are 10" in done.err
+    assert not (tmp_path / "bundles" / "quick").exists()
+
+
+def test_any_network_of_a_frontier_can_be_picked(deploynas, tmp_path: Path) -> None:
+    table = ["--estimator", "estimator.json", "--latency", "table.json"]
+    assert deploynas("search", *table, "--frontier", "-o", "front.json").code == 0
+    points = SearchFile.load(tmp_path / "front.json").frontier
+    assert len(points) > 3
+    done = deploynas("finetune", "front.json", "--pick", "3", "--supernet", ".", *FAST, "--json")
+    assert done.code == 0, done.err
+    answer = json.loads(done.out)
+    assert answer["architecture"] == points[2].architecture and answer["network"].startswith("front-3")
+    beyond = deploynas("finetune", "front.json", "--pick", str(len(points) + 1), "--supernet", ".", *FAST)
+    assert beyond.code == 2 and f"has {len(points)} networks" in beyond.err
+
+
+def test_w_h_is_not_taken_for_the_supernet(deploynas) -> None:
+    for command in (["estimate", "--passes", "1"], ["finetune", "--architecture", "x"]):
+        refused = deploynas(*command, "--supernet", "w_h.safetensors")
+        assert refused.code == 2 and "is w_h" in refused.err and "w_star.safetensors" in refused.err
+
+
+def test_nothing_that_leaves_the_machine_says_where_the_data_lie(deploynas, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    images = tmp_path / "secret-place" / "images"
+    for label in range(10):
+        (images / f"class{label}").mkdir(parents=True)
+        for i in range(5):
+            pixels = rng.integers(256, size=(28, 28), dtype=np.uint8)
+            Image.fromarray(pixels).save(images / f"class{label}" / f"{i}.png")
+    space = Space.load(tmp_path / "mini.yaml")
+    for name in ("w_h", "w_star"):
+        Supernet(space).save(tmp_path / f"{name}.safetensors", {})
+    data, small = f"folder:{images}", ["--set", "finetune.batch=20"]
+    smallest = ["--architecture", str(space.smallest()), "--supernet", str(tmp_path), "-o", "tuned"]
+    tuned = deploynas("finetune", *smallest, "--data", data, *FAST, *small)
+    assert tuned.code == 0, tuned.err
+    record = CheckpointRecord.read(tmp_path / "tuned" / "network.safetensors")
+    assert record.data.name == "folder" and record.data_place == "../secret-place/images"
+    done = deploynas("export", "tuned", "--device", "quick.yaml", "--max-latency-ms", "1000", "--triton")
+    assert done.code == 0, done.err
+    for path in (tmp_path / "bundles").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert b"secret-place" not in content and str(tmp_path).encode() not in content, path
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--solver", "magic"],
+        ["--max-params", "-1"],
+        ["--target-se", "2"],
+        ["--device", "cpu-1t:soon"],
+        ["--device", "cpu-1t:0"],
+        ["--device", "cpu-1t:-2"],
+        ["--max-latency-ms", "0"],
+        ["--max-latency-ms", "-1"],
+        ["--device", "cpu-1t", "--device", "cpu-1t:3"],
+    ],
+)
+def test_run_finds_a_mistake_before_it_begins(deploynas, tmp_path: Path, wrong: list[str]) -> None:
+    outcome = deploynas("run", "--out", "begun", *wrong)
+    assert outcome.code == 2 and "error: " in outcome.err
+    assert not (tmp_path / "begun").exists()
