@@ -2,6 +2,7 @@
 
 All run in one folder, so a later example finds what earlier ones left behind. What is typed is what is printed there;
 SMALLER makes it quick, and changes nothing else: fewer images and epochs, less measuring, gates that noise cannot trip.
+(`warm_start` spares every command the import of torch.)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm_start
 import yaml
 from pages import ROOT, RUNNABLE, Block, blocks, pages
 
@@ -63,25 +65,37 @@ class Workspace:
         self._bin = folder / ".bin"
         self._bin.mkdir()
         self._command("python", f'exec "{sys.executable}" "$@"')
-        self._command("deploynas", f'exec "{sys.executable}" -m deploynas "$@"')
+        self._command("deploynas", f'exec "{sys.executable}" -S -E "{warm_start.__file__}" "$@"')
+        self._environment = {
+            **os.environ,
+            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}",
+            "NO_COLOR": "1",
+            warm_start.SOCKET: str(folder / ".socket"),
+        }
+        serve = f"import pathlib, warm_start; warm_start.serve(pathlib.Path({str(folder / '.socket')!r}))"
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", serve], cwd=folder, env=self._environment, stdout=subprocess.PIPE, text=True
+        )
         (folder / "examples").symlink_to(ROOT / "examples")
         (folder / "devices").mkdir()
         for path in shipped():
             device = {**yaml.safe_load(path.read_text()), "effort": EFFORT, "budgets": {"latency_ms": 1000.0}}
             (folder / "devices" / path.name).write_text(yaml.safe_dump(device))
         self.run("python examples/own-data/write_images.py small --per-class 12\n", "sh")
+        assert self._server.stdout and self._server.stdout.readline() == "ready\n"
+
+    def close(self) -> None:
+        self._server.kill()
+        self._server.wait()
 
     def run(self, text: str, language: str) -> None:
         path = self.folder / f".example.{language}"
         path.write_text(text)
         command = ["bash", "-eu", str(path)] if language == "sh" else [sys.executable, str(path)]
-        environment = {
-            **os.environ,
-            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT),
-            "NO_COLOR": "1",
-        }
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            command, cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, f"exit code {done.returncode}\n{text}\n{done.stdout}\n{done.stderr}"
 
     def _command(self, name: str, text: str) -> None:
@@ -92,7 +106,9 @@ class Workspace:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    yield Workspace(tmp_path_factory.mktemp("reader"))
+    opened = Workspace(tmp_path_factory.mktemp("reader"))
+    yield opened
+    opened.close()
 
 
 def smaller(text: str) -> str:
