@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import torch
 from timm.layers import get_act_layer
@@ -45,7 +46,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
     if not space.head_hidden:
         model.conv_head, model.act2 = nn.Identity(), nn.Identity()
     for stage, b, part in _not_in_timm(architecture):
-        model.blocks[stage][b] = kind_of(part.code).alone(part)
+        cast(nn.Sequential, model.blocks[stage])[b] = kind_of(part.code).alone(part)
     return model
 
 

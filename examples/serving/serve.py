@@ -2,13 +2,14 @@
 
     python serve.py BUNDLE [--model model.onnx] [--port 8000]
 
-Needs what the bundle's own predict.py needs (onnxruntime, numpy, pillow), and nothing else. A starting point: put a real
-web server in front of it before strangers can reach it.
+Needs what the bundle's own predict.py needs (onnxruntime, numpy, pillow), and nothing else. A starting point: put a
+real web server in front of it before strangers can reach it.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import io
 import json
@@ -80,10 +81,8 @@ def main() -> None:
     options = parser.parse_args()
     server = ThreadingHTTPServer((options.host, options.port), handler_of(Classifier(options.bundle, options.model)))
     print(f"serving {options.bundle} on http://{options.host}:{server.server_port}/", flush=True)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass
 
 
 if __name__ == "__main__":

@@ -68,5 +68,7 @@ def test_the_examples_are_clean(tree: Path) -> None:
     examples = [tree / "deploynas/blocks/pool.py", tree / "deploynas/supernet/pool.py"]
     examples += [tree / "deploynas/accuracy/size.py", tree / "deploynas/search/random_search.py"]
     for check in (["ruff", "check"], ["ruff", "format", "--check"]):
-        done = subprocess.run([sys.executable, "-m", *check, *map(str, examples)], cwd=tree, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *check, *map(str, examples)], cwd=tree, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr

@@ -100,7 +100,9 @@ def test_a_format_is_shown_whole_and_explained_key_by_key(number: int, model: ty
     missing = keys_of(model) - written_keys(example)
     assert not missing, f"the example does not show {missing}"
     sections = re.split(r"^## ", (ROOT / FORMATS).read_text(), flags=re.MULTILINE)
-    explained = re.findall(r"`[^`\s]*?([\w]+)`", next(text for text in sections if f"schema: {example['schema']}" in text))
+    explained = re.findall(
+        r"`[^`\s]*?([\w]+)`", next(text for text in sections if f"schema: {example['schema']}" in text)
+    )
     assert keys_of(model) <= set(explained), f"no row for {keys_of(model) - set(explained)}"
 
 
@@ -115,7 +117,9 @@ def test_every_message_that_troubleshooting_quotes_is_one_of_ours() -> None:
     """Up to what stands for a value (…, or a number); source lines that a message is broken over are joined."""
     source = "\n".join(path.read_text() for path in sorted((ROOT / "deploynas").rglob("*.py")))
     source = re.sub(r'"\s*\n\s*f?"', "", source)
-    rows = re.findall(r"^\| (?!it says|---)([^|]*`[^|]*) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?!it says|---)([^|]*`[^|]*) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE
+    )
     assert len(rows) > 20
     for row in rows:
         for quoted in re.findall(r"`([^`]+)`", row):

@@ -15,7 +15,16 @@ import sys
 from pathlib import Path
 
 SOCKET = "DEPLOYNAS_WARM_START"
-HEAVY = ("torch", "timm", "timm.data", "torchvision", "scipy.stats", "scipy.optimize", "onnxruntime", "sklearn.linear_model")
+HEAVY = (
+    "torch",
+    "timm",
+    "timm.data",
+    "torchvision",
+    "scipy.stats",
+    "scipy.optimize",
+    "onnxruntime",
+    "sklearn.linear_model",
+)
 
 
 def serve(place: Path) -> None:
