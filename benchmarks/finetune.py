@@ -23,6 +23,7 @@ from deploynas.latency.hardware import hardware, versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.pipeline.finetune import FineTuneOptions, finetune
+from deploynas.pipeline.run_folder import RunFolder
 from deploynas.report.document import ReportFile
 from deploynas.space import Architecture, Space
 from deploynas.training.recipe import PRESETS, Recipe
@@ -65,10 +66,10 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=3, help="random networks")
     options = parser.parse_args()
     report = ReportFile.load(options.run / "bundles" / options.device)
-    table = LatencyTable.load(options.run / options.device / "table.json")
+    table = LatencyTable.load(RunFolder(options.run).device(options.device).table)
     device, space = Device.load(options.device), table.space
     found, found_ms = space.architecture(report.choices), report.shipped.latency_ms
-    supernet = options.run / "supernet" / "w_star.safetensors"
+    supernet = RunFolder(options.run).w_star
     if not supernet.exists():
         raise InputError(f"{supernet}: no such file", hint="give the folder of `deploynas run`")
     off = "finetune.distillation.weight=0"

@@ -34,7 +34,7 @@ SETTINGS = [
     *("w_h.epochs=3", "w_h.batch=256", "w_star.epochs=3", "w_star.batch=256"),
     *("recalibration_images=1000", "report_networks=2", "checkpoint_every_s=0"),
 ]
-FILES = ("w_h.safetensors", "w_star.safetensors")
+FILES = ("supernet/w_h.safetensors", "supernet/w_star.safetensors")
 RESULT = Path(__file__).with_name("results") / "kill.json"
 
 
@@ -94,7 +94,7 @@ def _kill_once(command: list[str], out: Path, rng: random.Random) -> dict | None
 
 def _position(out: Path) -> dict | None:
     try:
-        state = json.loads((out / "state.json").read_text())
+        state = json.loads((out / "supernet" / "state.json").read_text())
     except (OSError, json.JSONDecodeError):
         return None
     return {"phase": state["phase"], "step": state["step"]}

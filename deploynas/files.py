@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -77,7 +77,7 @@ def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
     """Read a generated file of the given schema, at most of the given version."""
     data = _json_document(path)
     found = data.get("schema") if isinstance(data, dict) else None
-    if found != schema:
+    if found != schema or not isinstance(data, dict):
         raise InputError(
             f"{path}: expected a file of schema `{schema}`, found {f'`{found}`' if found else _kind(data)}",
             hint=_makers_hint(schema, found),
@@ -118,7 +118,7 @@ def parse_json(path: Path, model: type[Model]) -> Model:
         ) from error
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
+def write_json(path: Path, document: Mapping[str, object]) -> None:
     """Write a document under a temporary name, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False)
@@ -146,7 +146,7 @@ def sha256_of(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def content_hash(document: Any) -> str:
+def content_hash(document: object) -> str:
     """A short, stable name for a JSON-like value (the same content, the same name)."""
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
@@ -170,7 +170,7 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _json_document(path: Path) -> Any:
+def _json_document(path: Path) -> object:
     try:
         return json.loads(_read_text(path))
     except json.JSONDecodeError as error:
@@ -306,6 +306,6 @@ def _keys_with_nested(model: type[pydantic.BaseModel]) -> str:
     return ", ".join(texts)
 
 
-def _kind(data: Any) -> str:
+def _kind(data: object) -> str:
     names = {dict: "a mapping", list: "a list", str: "a string", type(None): "nothing"}
     return names.get(type(data), f"a {type(data).__name__}")

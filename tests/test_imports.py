@@ -96,12 +96,7 @@ def cycles() -> list[set[str]]:
     return [set(group) for group in groups]
 
 
-SOON = pytest.mark.xfail(reason="a cycle that is about to be removed")
-
-
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=SOON if part in ("supernet", "search") else ()) for part in MAY_KNOW]
-)
+@pytest.mark.parametrize("part", MAY_KNOW)
 def test_no_module_imports_itself_over_others(part: str) -> None:
     """Imports inside functions included."""
     assert not [group for group in cycles() if any(part_of(MODULES[module]) == part for module in group)]

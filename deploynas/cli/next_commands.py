@@ -34,11 +34,13 @@ def _table_at_hand(estimator: Path, space: Space) -> str | None:
 
 
 def after_profile(table_path: Path, budget_ms: float, space: Space, space_name: str) -> str:
-    """A search if the space has an estimator, else the training that leads to one."""
+    """A search if the space has an estimator, else what leads to one."""
     from deploynas.pipeline.run_folder import RunFolder
 
-    estimator = RunFolder.of_space(space.name).estimator
-    if not estimator.exists():
-        return join(["deploynas", "train", "--space", space_name])
-    limit = f"{table_path}:{budget_ms:.3g}"
-    return join(["deploynas", "search", "--estimator", str(estimator), "--latency", limit, "--out", "found.json"])
+    run, limit = RunFolder.of_space(space.name), f"{table_path}:{budget_ms:.3g}"
+    if run.estimator.exists():
+        estimator = str(run.estimator)
+        return join(["deploynas", "search", "--estimator", estimator, "--latency", limit, "--out", "found.json"])
+    if run.w_star.exists():
+        return join(["deploynas", "estimate", "--supernet", str(run.path)])
+    return join(["deploynas", "train", "--space", space_name])

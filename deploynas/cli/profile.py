@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,11 +51,11 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
     say(f"next: {after_profile(path, table.half_way(), space, space_name)}")
 
 
-def summary(table: LatencyTable) -> dict[str, Any]:
+def summary(table: LatencyTable) -> dict:
     """What a person or a CI job wants to know of a table."""
     evidence = table.evidence
     extremes = {"smallest": table.space.smallest(), "heaviest": table.space.heaviest()}
-    result: dict[str, Any] = {
+    result: dict = {
         "space": table.space.name,
         "device": table.device_name,
         "predicted_ms": {name: table.predict(architecture) for name, architecture in extremes.items()},

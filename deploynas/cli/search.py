@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from shlex import join
 from typing import TYPE_CHECKING
 
 import click
@@ -139,7 +141,7 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     from deploynas.pipeline.run_folder import RunFolder
 
     if out is None:
-        say("next: the same with `--out found.json`, which `deploynas finetune` starts from")
+        say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
     beside, usual = Path(document.estimator.path).parent, RunFolder.of_space(document.the_space().name).path
     there = next((folder for folder in (beside, usual) if RunFolder(folder).w_star.exists()), None)

@@ -5,7 +5,7 @@ ranges.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -126,7 +126,7 @@ def show_ranges(ranges: Sequence[CostRange]) -> None:
     print_table(columns, rows)
 
 
-def ranges_document(ranges: Sequence[CostRange], failure: GateError | None) -> dict[str, Any]:
+def ranges_document(ranges: Sequence[CostRange], failure: GateError | None) -> dict[str, object]:
     return {
         "limits": [
             {
@@ -156,7 +156,7 @@ def _say_trust(document: SearchFile) -> None:
         say("latency: the table was not profiled, so its error is not known")
 
 
-def _ranking(validation: dict[str, Any]) -> str:
+def _ranking(validation: dict) -> str:
     """Kendall tau with what else was validated; files from elsewhere may have less."""
     interval, others = validation.get("kendall_tau_interval"), []
     tau = f"Kendall tau {validation['kendall_tau']:.2f}"

@@ -20,7 +20,7 @@ from deploynas.pipeline.estimate import EstimateStep
 from deploynas.pipeline.limits import split_budget
 from deploynas.pipeline.profile import ProfileStep, doubt_about
 from deploynas.pipeline.run_folder import RunFolder
-from deploynas.pipeline.step import Step, perform
+from deploynas.pipeline.step import Step, changed_inputs, perform
 from deploynas.pipeline.supernet import open_supernet
 from deploynas.pipeline.train import TrainStep
 from deploynas.pipeline.watcher import Unwatched, Watcher
@@ -171,6 +171,9 @@ class _Steps:
 
     def _done(self, step: Step, title: str, place: Path) -> bool:
         """Whether nothing was left to do."""
+        changed = changed_inputs(step, self.folder)
+        if changed:
+            self.watcher.note(f"{title}: again, since what it reads has changed: {', '.join(changed)}")
         with self.watcher.step(title) as on_progress:
             worked = perform(step, self.folder, self.force, on_progress)
         if not worked:

@@ -46,12 +46,17 @@ class StepFile(BaseModel):
 
 def perform(step: Step, run: RunFolder, force: bool = False, on_progress: OnProgress = silent) -> bool:
     """Do the step unless it is done; whether there was anything to do."""
-    path = run.steps / f"{step.name}.json"
-    inputs = step.inputs()
-    if not force and _is_done(path, inputs, run):
+    inputs, record = step.inputs(), _record(step, run)
+    if not force and record is not None and record.inputs == inputs and _intact(record, run):
         return False
-    path.unlink(missing_ok=True)  # from here on nobody vouches for what lies there
+    _path(step, run).unlink(missing_ok=True)  # from here on nobody vouches for what lies there
     step.work(on_progress)
+    record_done(step, run, inputs)
+    return True
+
+
+def record_done(step: Step, run: RunFolder, inputs: Inputs) -> None:
+    """Write down what was made from what."""
     record = StepFile(
         name=step.name,
         inputs=inputs,
@@ -59,18 +64,28 @@ def perform(step: Step, run: RunFolder, force: bool = False, on_progress: OnProg
         deploynas=__version__,
         created=now(),
     )
-    write_json(path, record.model_dump(by_alias=True))
-    return True
+    write_json(_path(step, run), record.model_dump(by_alias=True))
 
 
-def _is_done(path: Path, inputs: Inputs, run: RunFolder) -> bool:
-    if not path.exists():
-        return False
-    record = parse_json(path, StepFile)
-    return record.inputs == inputs and all(
-        (run.path / output).is_file() and sha256_of(run.path / output) == sha256
-        for output, sha256 in record.outputs.items()
-    )
+def changed_inputs(step: Step, run: RunFolder) -> list[str]:
+    """The inputs that are others than when the step was done last; none if it never was."""
+    record, inputs = _record(step, run), step.inputs()
+    known = record.inputs if record else inputs
+    return [name for name in inputs if known.get(name) != inputs[name]]
+
+
+def _path(step: Step, run: RunFolder) -> Path:
+    return run.steps / f"{step.name}.json"
+
+
+def _record(step: Step, run: RunFolder) -> StepFile | None:
+    path = _path(step, run)
+    return parse_json(path, StepFile) if path.exists() else None
+
+
+def _intact(record: StepFile, run: RunFolder) -> bool:
+    written = {run.path / output: sha256 for output, sha256 in record.outputs.items()}
+    return all(path.is_file() and sha256_of(path) == sha256 for path, sha256 in written.items())
 
 
 def _within(run: RunFolder, output: Path) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from deploynas.files import content_hash
 from deploynas.pipeline.run_folder import RunFolder
-from deploynas.pipeline.step import Inputs
+from deploynas.pipeline.step import Inputs, record_done
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
-from deploynas.training.data import Data
+from deploynas.training.data import Data, load_data
 from deploynas.training.oneshot import TrainingResult, train_supernet
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import OtherSettings
@@ -34,9 +34,12 @@ def train(
     space = Space.load(space) if isinstance(space, str) else space
     if not isinstance(recipe, Recipe):
         recipe = Recipe.for_space(space.name, recipe)
-    folder = RunFolder(Path(out))
-    result = train_supernet(space, data, folder.supernet, recipe, force, on_progress)
-    return TrainedRun(folder.path, result)
+    loaded = load_data(data, space) if isinstance(data, str) else data
+    step = TrainStep(RunFolder(Path(out)), space, loaded, recipe, force)
+    result = train_supernet(space, loaded, step.run.supernet, recipe, force, on_progress)
+    if result.first:
+        record_done(step, step.run, step.inputs())
+    return TrainedRun(step.run.path, result)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 import torch
@@ -245,7 +244,7 @@ def _collate(items: list[tuple[Tensor | None, int, str]]) -> tuple[Tensor | None
     )
 
 
-def _to_tensor(data: Data, space: Space) -> list[Any]:
+def _to_tensor(data: Data, space: Space) -> list[Callable]:
     from torchvision import transforms
 
     mean, std = data.mean, data.std
@@ -262,7 +261,7 @@ def _train_transform(data: Data, space: Space, augmentation: Augmentation) -> Ca
     from torchvision import transforms
 
     size = (space.height, space.width)
-    steps: list[Any] = [_mode(space)]
+    steps: list[Callable] = [_mode(space)]
     if data.train.images.pixels is None:
         steps.append(RandomResizedCropAndInterpolation(size, scale=tuple(augmentation.crop_scale)))
     elif augmentation.crop_padding:
@@ -283,7 +282,7 @@ def _evaluation_transform(data: Data, space: Space) -> Callable[[Image.Image], T
     """Shorter side to 8/7 of the input, centre crop: ImageNet's habit."""
     from torchvision import transforms
 
-    steps: list[Any] = [_mode(space)]
+    steps: list[Callable] = [_mode(space)]
     if data.train.images.pixels is None:
         steps.append(transforms.Resize(round(max(space.height, space.width) * 8 / 7)))
         steps.append(transforms.CenterCrop((space.height, space.width)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -26,7 +25,7 @@ from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Lesson, Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
@@ -59,7 +58,7 @@ class FineTuningTask:
     from_scratch: bool = False  # random weights: what inheriting is worth is the difference
     lineage: NetworkLineage = field(default_factory=NetworkLineage)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Everything that decides the outcome: other weights of the supernet make another network."""
         return {
             "data": self.data.describe().model_dump(),
@@ -150,14 +149,14 @@ class _Run:
 
     def _fit(self, model: nn.Module) -> nn.Module:
         recipe, schedule = self.recipe, self.recipe.finetune
-        place = Place(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device))
         objective = Plain(schedule.label_smoothing, self.teacher, schedule.distillation)
 
         def validate(m: nn.Module) -> float:
             return accuracy(m, self.batches, self.batches.data.validation)
 
-        return fit(model, Lesson(objective, self.batches, schedule, validate), place, machine, self.on_progress)
+        return fit(model, Lesson(objective, self.batches, schedule, validate), phase, machine, self.on_progress)
 
     def _measure(self, trained: nn.Module) -> dict[str, float | None]:
         recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images)

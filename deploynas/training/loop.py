@@ -46,11 +46,11 @@ class TrainingObjective(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class Phase:
     """Where a phase keeps its files, and what tells its run from others."""
 
     folder: Path
-    phase: str
+    name: str
     fingerprint: str
     seed: int
     checkpoint_every_s: float = 30.0
@@ -74,20 +74,20 @@ class Lesson:
 
 
 def fit(
-    model: nn.Module, lesson: Lesson, place: Place, machine: Machine, on_progress: OnProgress = silent
+    model: nn.Module, lesson: Lesson, phase: Phase, machine: Machine, on_progress: OnProgress = silent
 ) -> nn.Module:
     """Train, or resume what the folder holds of this phase. Returns the averaged weights, for evaluation."""
-    machine.processes.require_batch(lesson.schedule.batch, place.phase)
-    return _Loop(model, lesson, place, machine, on_progress).run()
+    machine.processes.require_batch(lesson.schedule.batch, phase.name)
+    return _Loop(model, lesson, phase, machine, on_progress).run()
 
 
 class _Loop:
     def __init__(
-        self, model: nn.Module, lesson: Lesson, place: Place, machine: Machine, on_progress: OnProgress
+        self, model: nn.Module, lesson: Lesson, phase: Phase, machine: Machine, on_progress: OnProgress
     ) -> None:
         batches, schedule = lesson.batches, lesson.schedule
         self.objective, self.batches, self.schedule = lesson.objective, batches, schedule
-        self.place, self.machine, self.processes = place, machine, machine.processes
+        self.phase, self.machine, self.processes = phase, machine, machine.processes
         self.validate, self.on_progress = lesson.validate, on_progress
         self.per_epoch = batches.steps_per_epoch(schedule.batch)
         self.steps = self.per_epoch * schedule.epochs
@@ -104,7 +104,7 @@ class _Loop:
         self.ema = ModelEmaV3(model, decay=schedule.ema_decay) if schedule.ema_decay else None
         scaler = torch.amp.GradScaler(enabled=machine.precision == "fp16")
         self.trainee = Trainee(model, self.ema.module if self.ema else None, optimizer, scaler)
-        self.metrics = Metrics(place.folder, enabled=self.processes.first)
+        self.metrics = Metrics(phase.folder, enabled=self.processes.first)
         self.step = 0
         self.totals = [0.0, 0.0, 0.0]  # loss, correct, images of this epoch so far
 
@@ -115,7 +115,7 @@ class _Loop:
     def run(self) -> nn.Module:
         self._resume()
         network = self.processes.wrap(self.trainee.model, self.machine.some_unused).train()
-        stream = self.batches.train(self.schedule.batch, self.step, self.steps, self.place.seed, self.processes.share)
+        stream = self.batches.train(self.schedule.batch, self.step, self.steps, self.phase.seed, self.processes.share)
         saved = started = time.monotonic()
         first_step = self.step
         with _stop_requests() as stop_requested:
@@ -124,7 +124,7 @@ class _Loop:
                 rate = (self.step - first_step) * self.schedule.batch / (time.monotonic() - started)
                 if self.step % self.per_epoch == 0:
                     self._end_epoch(rate)
-                due = time.monotonic() - saved > self.place.checkpoint_every_s
+                due = time.monotonic() - saved > self.phase.checkpoint_every_s
                 if stop_requested():
                     self._save()
                     raise KeyboardInterrupt
@@ -135,7 +135,7 @@ class _Loop:
         return self.averaged.eval()
 
     def _step(self, network: nn.Module, images: Tensor, labels: Tensor) -> None:
-        torch.manual_seed(mix_seed(self.place.seed, self.step, 4))
+        torch.manual_seed(mix_seed(self.phase.seed, self.step, 4))
         optimizer, scaler = self.trainee.optimizer, self.trainee.scaler
         self.scheduler.step_update(self.step)
         with _autocast(self.processes.device, self.machine.precision):
@@ -162,12 +162,12 @@ class _Loop:
         if self.step % LOG_EVERY_STEPS == 0:
             lr = self.trainee.optimizer.param_groups[0]["lr"]
             (shared,) = self.processes.total(loss)
-            self.metrics.add(self.place.phase, self.step, loss=shared / self.processes.world, lr=lr)
+            self.metrics.add(self.phase.name, self.step, loss=shared / self.processes.world, lr=lr)
         seen = max(1.0, self.totals[2])
         epoch = min(self.step // self.per_epoch + 1, self.schedule.epochs)
         self.on_progress(
             self.step / self.steps,
-            f"{self.place.phase} epoch {epoch}/{self.schedule.epochs}, loss {self.totals[0] / seen:.3f}, "
+            f"{self.phase.name} epoch {epoch}/{self.schedule.epochs}, loss {self.totals[0] / seen:.3f}, "
             f"accuracy {100 * self.totals[1] / seen:.1f} %",
         )
 
@@ -185,41 +185,41 @@ class _Loop:
         if self.validate and self.processes.first and (last or epoch % self.schedule.validate_every_epochs == 0):
             record["validation_accuracy"] = self.validate(self.averaged.eval())
             self.trainee.model.train()  # without averaging it is the network that was just validated
-        self.metrics.add(self.place.phase, self.step, **record)
+        self.metrics.add(self.phase.name, self.step, **record)
 
     def _save(self) -> None:
         if self.processes.first:
-            place = self.place
-            save_state(place.folder, place.phase, place.fingerprint, self.step, self.totals, self.trainee)
+            phase = self.phase
+            save_state(phase.folder, phase.name, phase.fingerprint, self.step, self.totals, self.trainee)
 
     def _resume(self) -> None:
         """The first process reads; all restore."""
-        found = read_state(self.place.folder) if self.processes.first else None
-        if found and found[0].phase != self.place.phase:
+        found = read_state(self.phase.folder) if self.processes.first else None
+        if found and found[0].phase != self.phase.name:
             found = None
         description = self.processes.share_bytes(found and found[0].model_dump_json(by_alias=True).encode())
         content = self.processes.share_bytes(found and found[1])
         if description is not None and content is not None:
             file, tensors = parse_state(description, content)
-            require_same_run(file, self.place.fingerprint, self.place.folder)
+            require_same_run(file, self.phase.fingerprint, self.phase.folder)
             self.trainee.restore(file, tensors)
             self.step = file.step
             # totals are sums over processes only at the end of an epoch; before, each has its own
             self.totals = list(file.epoch_totals) if self.processes.first else [0.0, 0.0, 0.0]
         else:
             self.processes.share_module(self.trainee.model)
-        self.metrics.resume(self.place.phase, self.step)
+        self.metrics.resume(self.phase.name, self.step)
 
     def _not_finite(self, value: float) -> DeployNASError:
-        found = read_state(self.place.folder) if self.processes.first else None
+        found = read_state(self.phase.folder) if self.processes.first else None
         good = (
-            f"the last good checkpoint is {self.place.folder / found[0].tensors}, step {found[0].step}"
-            if found and found[0].phase == self.place.phase
+            f"the last good checkpoint is {self.phase.folder / found[0].tensors}, step {found[0].step}"
+            if found and found[0].phase == self.phase.name
             else "no checkpoint was written yet"
         )
-        lower = f"--set {self.place.phase}.lr={self.schedule.lr / 3:.2g}"
+        lower = f"--set {self.phase.name}.lr={self.schedule.lr / 3:.2g}"
         return DeployNASError(
-            f"the loss of {self.place.phase} became {value} at step {self.step + 1} of {self.steps}; {good}",
+            f"the loss of {self.phase.name} became {value} at step {self.step + 1} of {self.steps}; {good}",
             hint=f"lower the learning rate ({lower}) or clip gradients, with --force or another --out",
         )
 

@@ -27,7 +27,7 @@ class Metrics:
         kept = [r for r in read(self.path) if r["phase"] != phase or r["step"] <= step]
         write_bytes(self.path, "".join(json.dumps(r) + "\n" for r in kept).encode())
 
-    def add(self, phase: str, step: int, **values: Any) -> None:
+    def add(self, phase: str, step: int, **values: float) -> None:
         if not self.enabled:
             return
         with self.path.open("a") as file:

@@ -28,16 +28,16 @@ from deploynas.training.checkpoint_record import CheckpointRecord, SubnetworkAcc
 from deploynas.training.data import Data, load_data
 from deploynas.training.distribution import Processes, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
-from deploynas.training.loop import Lesson, Machine, Place, fit
+from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import OneShotPaths, Plain
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
 
-Phase = Literal["w_h", "w_star"]
-W_H: Phase = "w_h"
-W_STAR: Phase = "w_star"
+PhaseName = Literal["w_h", "w_star"]
+W_H: PhaseName = "w_h"
+W_STAR: PhaseName = "w_star"
 Trained = tuple[Supernet, dict[str, float | SubnetworkAccuracy | list[float]]]  # weights, and what was measured
 W_H_SHARE = 0.45  # of the progress bar
 
@@ -49,6 +49,7 @@ class TrainingResult:
     subnetworks: SubnetworkAccuracy
     skipped: tuple[str, ...]  # files that could not be read
     resumed: bool  # nothing was left to do
+    first: bool = True  # of several processes only the first one measures, reads and writes
 
 
 def train_supernet(
@@ -122,11 +123,11 @@ class _Run:
         start.sort_channels()
         self._phase(W_STAR, start, lambda model: self._train_w_star(model, w_h))
         if not self.group.first:
-            return TrainingResult(self.folder, 0.0, _spread([0.0]), (), resumed)
+            return TrainingResult(self.folder, 0.0, _spread([0.0]), (), resumed, first=False)
         remove_state(self.folder)
         return training_result(self.folder, tuple(sorted(self.batches.skipped)), resumed)
 
-    def _phase(self, name: Phase, model: nn.Module, train: Callable[[nn.Module], Trained]) -> Supernet:
+    def _phase(self, name: PhaseName, model: nn.Module, train: Callable[[nn.Module], Trained]) -> Supernet:
         """Train and write one checkpoint, or read it if it is there; everyone gets the first process's."""
         there = self.group.share_bytes(b"x" if self._path(name).with_suffix(".json").exists() else None)
         if there is None:
@@ -184,9 +185,9 @@ class _Run:
     def _fit(self, name: str, model: nn.Module, lesson: Lesson, on_progress: OnProgress) -> Supernet:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
-        place = Place(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
-        trained = fit(model, lesson, place, machine, on_progress)
+        trained = fit(model, lesson, phase, machine, on_progress)
         assert isinstance(trained, Supernet)
         return trained
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from deploynas.errors import InputError
 from deploynas.files import mistakes_of, read_yaml
@@ -21,8 +21,8 @@ PRESETS = ("fashion", "imagenet")
 
 # what decides how one sub-network is fine-tuned
 FINETUNE_KEYS = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
-# what decides nothing but how long training takes, or belongs to fine-tuning
-NOT_OF_TRAINING = {"description", "checkpoint_every_s", "workers", "finetune"}
+# what decides how long training takes and what is told of it, or belongs to fine-tuning
+NOT_OF_TRAINING = {"description", "checkpoint_every_s", "workers", "report_networks", "finetune"}
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -108,11 +108,11 @@ class Recipe(_Strict):
         """A recipe by name or path, or the one that suits the space."""
         return cls.load(source or preset_of(space_name), changes)
 
-    def training_settings(self) -> dict[str, Any]:
+    def training_settings(self) -> dict[str, object]:
         """What decides the weights of a supernet."""
         return self.model_dump(exclude=NOT_OF_TRAINING)
 
-    def finetune_settings(self) -> dict[str, Any]:
+    def finetune_settings(self) -> dict[str, JsonValue]:
         """What decides the weights of a fine-tuned network."""
         return self.model_dump(include=FINETUNE_KEYS, mode="json")
 
@@ -135,7 +135,7 @@ def preset_of(space_name: str) -> str:
     return space_name if space_name in PRESETS else PRESETS[0]
 
 
-def _assign(data: dict[str, Any], key: str, value: Any) -> None:
+def _assign(data: dict, key: str, value: object) -> None:
     *parents, last = key.split(".")
     for parent in parents:
         if data.get(parent) is None:

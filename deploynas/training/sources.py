@@ -8,7 +8,6 @@ import pickle
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -189,7 +188,7 @@ def _cifar_sheets(folder: Path) -> Source:
 class _ArraysOnly(pickle.Unpickler):
     """CIFAR's python batches are pickled dictionaries; nothing but NumPy arrays may be built from them."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if (module, name) in {
             ("numpy.core.multiarray", "_reconstruct"),
             ("numpy._core.multiarray", "_reconstruct"),

@@ -48,7 +48,9 @@ class StateFile(BaseModel):
 class Trainee:
     """What training changes: weights, their moving average, optimizer, and the scale of mixed precision."""
 
-    def __init__(self, model: nn.Module, average: nn.Module | None, optimizer: Optimizer, scaler: Any) -> None:
+    def __init__(
+        self, model: nn.Module, average: nn.Module | None, optimizer: Optimizer, scaler: torch.amp.GradScaler
+    ) -> None:
         self.model, self.average, self.optimizer, self.scaler = model, average, optimizer, scaler
 
     def tensors(self) -> dict[str, Tensor]:

@@ -22,8 +22,16 @@ from pages import ROOT, RUNNABLE, Block, blocks, pages
 from deploynas.device import shipped
 
 EFFORT = {
-    **{"workers": 1, "visits": 2, "part_visits": 2, "warmup_runs": 0, "runs": 1, "min_visit_ms": 0.0},
-    **{"calibration_networks": 4, "validation_networks": 2, "max_relative_error": 1.0, "time_limit_s": 0.1},
+    "workers": 1,
+    "visits": 2,
+    "part_visits": 2,
+    "warmup_runs": 0,
+    "runs": 1,
+    "min_visit_ms": 0.0,
+    "calibration_networks": 4,
+    "validation_networks": 2,
+    "max_relative_error": 1.0,
+    "time_limit_s": 0.1,
 }
 TRAINING = "--set w_h.epochs=1 --set w_star.epochs=1 --set report_networks=2 --set recalibration_images=64"
 

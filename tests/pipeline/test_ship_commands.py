@@ -155,6 +155,9 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert tuned.code == 0, tuned.err
     trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[6:])
     assert trained.code == 0 and "already trained" in trained.err
+    other = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3")
+    assert other.code == 0 and "estimate: again, since what it reads has changed: settings" in other.err
+    assert "search for quick: again, since what it reads has changed: estimator" in other.err
 
 
 def test_a_network_is_not_taken_for_that_of_other_weights(fine_tuned, tmp_path: Path) -> None:
