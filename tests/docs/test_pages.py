@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import typing
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from pages import ROOT, anchors, blocks, links, pages
 from pydantic import BaseModel
 
+from deploynas.accuracy.estimator_file import estimator_class
+from deploynas.accuracy.registry import ESTIMATORS
 from deploynas.cli import group
 from deploynas.device import Device
 from deploynas.space.schema import SpaceFile
@@ -106,11 +108,31 @@ def test_a_format_is_shown_whole_and_explained_key_by_key(number: int, model: ty
     assert keys_of(model) <= set(explained), f"no row for {keys_of(model) - set(explained)}"
 
 
-def test_every_generated_schema_is_listed() -> None:
-    package = [path.read_text() for path in Path(ROOT / "deploynas").rglob("*.py")]
-    schemas = {found for text in package for found in re.findall(r"Literal\[\"(deploynas/[\w-]+)\"\]", text)}
-    text = (ROOT / FORMATS).read_text()
-    assert not {schema for schema in schemas if f"`{schema}`" not in text and f"schema: {schema}" not in text}
+def generated() -> dict[str, list[type[BaseModel]]]:
+    """The models of generated files, by schema; estimators have one for each kind."""
+    found: dict[str, list[type[BaseModel]]] = {}
+    for path in sorted((ROOT / "deploynas").rglob("*.py")):
+        if '"deploynas/' not in path.read_text():
+            continue
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for model in vars(module).values():
+            own = isinstance(model, type) and issubclass(model, BaseModel) and model.__module__ == module.__name__
+            if own and "schema_" in model.model_fields:
+                found.setdefault(model.model_fields["schema_"].default, []).append(model)
+    found["deploynas/estimator"] += [estimator_class(kind).File for kind in ESTIMATORS]
+    by_hand = ("space", "device", "recipe")
+    return {schema: models for schema, models in found.items() if schema.removeprefix("deploynas/") not in by_hand}
+
+
+def test_every_generated_schema_is_listed_with_its_keys() -> None:
+    assert len(generated()) >= 10
+    for schema, models in generated().items():
+        row = re.search(rf"^\| `{schema}` \|.*$", (ROOT / FORMATS).read_text(), flags=re.MULTILINE)
+        assert row, f"no row for {schema}"
+        named = set(re.findall(r"\b\w+\b", " ".join(re.findall(r"`([^`]*)`", row.group()))))
+        for model in models:
+            keys = {field.alias or name for name, field in model.model_fields.items()} - {"schema", "schema_version"}
+            assert keys <= named, f"{schema}: {sorted(keys - named)}"
 
 
 def test_every_message_that_troubleshooting_quotes_is_one_of_ours() -> None:
