@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash, known_only, read_yaml
@@ -59,10 +59,18 @@ class Effort(_Strict):
     warmup_runs: int = Field(default=1, ge=0, le=1000)  # at each visit, not timed, while caches settle
     runs: int = Field(default=4, ge=1, le=10_000)  # timed inferences a visit
     min_visit_ms: float = Field(default=1.0, ge=0, le=60_000)  # entries faster than this / runs get more runs
-    calibration_networks: int = Field(default=30, ge=0, le=10_000)
-    validation_networks: int = Field(default=20, ge=2, le=10_000)
+    correction_networks: int = Field(default=30, ge=0, le=10_000)  # whole networks that the table is corrected by
+    validation_networks: int = Field(default=20, ge=2, le=10_000)  # and others that it is tested on
     max_relative_error: float = Field(default=0.03, gt=0, le=1)  # above it an entry is unstable, and repeated
     time_limit_s: float = Field(default=50.0, gt=0, le=86_400)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _older_names(cls, data: object) -> object:
+        """`correction_networks` was called `calibration_networks`."""
+        if isinstance(data, dict) and "calibration_networks" in data and "correction_networks" not in data:
+            return {("correction_networks" if key == "calibration_networks" else key): data[key] for key in data}
+        return data
 
 
 class Budgets(_Strict):

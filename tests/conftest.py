@@ -55,7 +55,7 @@ def quick() -> Device:
         warmup_runs=0,
         runs=2,
         min_visit_ms=0.0,
-        calibration_networks=6,
+        correction_networks=6,
         validation_networks=3,
         max_relative_error=1.0,
         time_limit_s=0.001,

@@ -152,7 +152,7 @@ def test_measuring_and_searching_never_import_torch(tiny_path: Path, tmp_path: P
     device = tmp_path / "fast.yaml"
     device.write_text(
         "name: fast\nprovider: cpu\neffort: {workers: 1, visits: 2, part_visits: 2, warmup_runs: 0, runs: 1, "
-        "min_visit_ms: 0.0, calibration_networks: 2, validation_networks: 2, max_relative_error: 1.0, "
+        "min_visit_ms: 0.0, correction_networks: 2, validation_networks: 2, max_relative_error: 1.0, "
         "time_limit_s: 0.1}\n"
     )
     import os

@@ -24,7 +24,7 @@ from deploynas.space import Architecture, Ragged, Space
 
 FOLDS = 10
 REPEATS = 5  # of the cross-validation, each with folds of its own
-CANDIDATES = 400  # random networks that calibration networks are chosen from
+CANDIDATES = 400  # random networks that those a table is corrected by are chosen from
 # terms of each correction, simplest first; `sum` is what most latency tables are
 FORMS: dict[str, tuple[str, ...]] = {
     "sum": (),

@@ -67,15 +67,15 @@ class _Work:
     space: Space
     seed: int
     parts: list[Entry]
-    calibration: list[Entry]
+    correction: list[Entry]  # networks that the table is corrected by
     validation: list[Entry]
 
     @classmethod
     def plan(cls, device: Device, space: Space, seed: int) -> _Work:
         rng = np.random.default_rng(seed)
         effort = device.effort
-        calibration = spread_out(space, effort.calibration_networks, rng)
-        taken = set(calibration)
+        correction = spread_out(space, effort.correction_networks, rng)
+        taken = set(correction)
         validation: list[Architecture] = []
         limit = min(effort.validation_networks, space.size() - len(taken))
         while len(validation) < limit:
@@ -88,13 +88,13 @@ class _Work:
             space,
             seed,
             part_entries(space),
-            [network_entry(f"calibration/{i}", a) for i, a in enumerate(calibration)],
+            [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
         )
 
     @property
     def entries(self) -> list[Entry]:
-        return [*self.parts, *self.calibration, *self.validation]
+        return [*self.parts, *self.correction, *self.validation]
 
     def visits(self, entry: Entry) -> int:
         """How often one worker visits an entry."""
@@ -102,7 +102,7 @@ class _Work:
 
     def measurements(self, visits: Sequence[Visit]) -> dict[str, Measurement]:
         parts = {part.key for part in self.parts}
-        networks = {network.key for network in [*self.calibration, *self.validation]}
+        networks = {network.key for network in [*self.correction, *self.validation]}
         return measurements(visits, self.device, parts, [parts, networks])
 
     def header(self) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
     device, space = work.device, work.space
     measured = work.measurements(journal.visits)
     isolated = IsolatedTable(space, *_isolated_arrays(space, {k: m.latency_ms for k, m in measured.items()}))
-    networks = [space.architecture(e.choices or []) for e in work.calibration]
-    correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.calibration])
+    networks = [space.architecture(e.choices or []) for e in work.correction]
+    correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.correction])
     fixed_ms, block_ms = correction.apply(isolated)
     table = LatencyTable.from_arrays(space, fixed_ms, block_ms)
 
@@ -230,7 +230,7 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
             method=correction.method,
             coefficients=correction.coefficients,
             held_out_error=correction.held_out_error,
-            networks=compared(work.calibration),
+            networks=compared(work.correction),
         ),
         validation=Validation.of(compared(work.validation)),
         provenance=provenance,

@@ -51,8 +51,7 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
             network = candidates.next(target_ms)
             on_progress(min(0.8, 0.1 + 0.3 * len(rounds)), "exporting and measuring")
             made = export_network(network, batches, device, stage, order.wishes)
-            choices = made.architecture.choices
-            predicted = table.table.predict(candidates.space.architecture(choices)) if table else None
+            predicted = table.table.predict(made.architecture) if table else None
             tried = Attempt(target_ms, predicted, made.benches[device.precision].measurement.latency_ms, made)
             rounds.append(tried)
             return tried

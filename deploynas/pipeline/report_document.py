@@ -57,7 +57,7 @@ class Shipment:
 
     @property
     def architecture(self) -> Architecture:
-        return self.candidates.space.architecture(self.shipped.architecture.choices)
+        return self.shipped.architecture
 
 
 def report_document(shipment: Shipment) -> ReportFile:
@@ -156,13 +156,7 @@ def _measured(shipment: Shipment, points: Frontier | None) -> list[MeasuredPoint
     return [
         MeasuredPoint(
             latency_ms=measured.latency_ms,
-            accuracy=accuracy(
-                supernet.network,
-                supernet.batches,
-                supernet.data.validation,
-                # the same space may go by another name there
-                supernet.space.architecture(architecture.choices),
-            ),
+            accuracy=accuracy(supernet.network, supernet.batches, supernet.data.validation, architecture),
             architecture=str(architecture),
             predicted_ms=known.table.predict(architecture),
             predicted_accuracy=_expected(estimator, estimator.predict(architecture)),

@@ -67,8 +67,7 @@ class TrainedSupernet:
     def accuracy_alone(self, architecture: Architecture) -> tuple[float, float]:
         """One-shot accuracy of a sub-network, batch norm recalibrated on training images, and its standard error."""
         scores = self.one_shot.alone(
-            self.space.architecture(architecture.choices),
-            lambda network: recalibrate_on_train(network, self.batches, RECALIBRATION_IMAGES),
+            architecture, lambda network: recalibrate_on_train(network, self.batches, RECALIBRATION_IMAGES)
         )
         return float(scores.right.mean()), float(scores.right.std(ddof=1)) / len(scores.right) ** 0.5
 

@@ -14,7 +14,6 @@ from deploynas.space import Space
 from deploynas.training.data import Data, load_data
 from deploynas.training.oneshot import TrainingResult, train_supernet
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OtherSettings
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,8 @@ class TrainStep:
         }
 
     def work(self, on_progress: OnProgress) -> None:
-        arguments = (self.space, self.data, self.run.supernet, self.recipe)
-        try:
-            train_supernet(*arguments, self.force, on_progress)
-        except OtherSettings:
-            train_supernet(*arguments, True, on_progress)
+        # refuses a supernet of other settings: hours of training are not thrown away unless `--force` says so
+        train_supernet(self.space, self.data, self.run.supernet, self.recipe, self.force, on_progress)
 
     def outputs(self) -> Sequence[Path]:
         weights = (self.run.w_h, self.run.w_star)

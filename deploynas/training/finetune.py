@@ -85,8 +85,8 @@ class _Run:
         assert isinstance(task.supernet.model, Supernet)
         recipe = task.recipe
         self.task, self.recipe, self.supernet = task, recipe, task.supernet.model
-        # the same space may go by another name there
-        self.architecture = task.supernet.space.architecture(task.architecture.choices)
+        task.supernet.space.require_member(task.architecture)
+        self.architecture = task.architecture
         self.batches = Batches(task.data, task.supernet.space, recipe.augmentation, group.device, recipe.workers)
         self.teacher = task.teacher.to(group.device) if task.teacher else None
         self.folder, self.group, self.on_progress = folder, group, on_progress

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 FAST = (
     "name: fast\nprovider: cpu\nbudgets: {latency_ms: 5}\n"
     "effort: {workers: 1, visits: 2, part_visits: 2, warmup_runs: 0, runs: 2, min_visit_ms: 0.0, "
-    "calibration_networks: 4, validation_networks: 3, max_relative_error: 1.0, time_limit_s: 0.1}\n"
+    "correction_networks: 4, validation_networks: 3, max_relative_error: 1.0, time_limit_s: 0.1}\n"
 )
 
 

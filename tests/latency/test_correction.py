@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploynas.latency.correction import METHODS, FittedCorrection, IsolatedTable, fit, spread_out
+from deploynas.latency.correction import FORMS, FittedCorrection, IsolatedTable, fit, spread_out
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.space import Architecture, Space
 
@@ -38,7 +38,7 @@ def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.ran
     np.testing.assert_allclose(
         np.concatenate([np.ravel(s) for s in found_blocks]), np.concatenate([np.ravel(s) for s in blocks])
     )
-    assert set(found.held_out_error) == set(METHODS)
+    assert set(found.held_out_error) == set(FORMS)
 
 
 def test_without_networks_the_plain_sum_remains(tiny: Space, rng: np.random.Generator) -> None:
@@ -76,7 +76,7 @@ def test_one_visit_says_nothing_about_its_error() -> None:
     assert relative_error([[1.0, 1.0]], "median") == float("inf")
 
 
-def test_calibration_networks_are_spread_out(rng: np.random.Generator) -> None:
+def test_correction_networks_are_spread_out(rng: np.random.Generator) -> None:
     """They say more about the terms of a correction than as many random ones."""
     space = Space.load("imagenet")
     chosen, drawn = spread_out(space, 30, rng), [space.sample(rng) for _ in range(30)]

@@ -27,7 +27,7 @@ head: {features: 32, activation: hard_swish}
 DEVICE = """
 name: quick
 provider: cpu
-effort: {workers: 1, visits: 2, part_visits: 2, warmup_runs: 0, runs: 2, min_visit_ms: 0.0, calibration_networks: 4,
+effort: {workers: 1, visits: 2, part_visits: 2, warmup_runs: 0, runs: 2, min_visit_ms: 0.0, correction_networks: 4,
          validation_networks: 2, max_relative_error: 1.0, time_limit_s: 0.1}
 """
 

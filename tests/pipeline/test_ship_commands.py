@@ -159,6 +159,11 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert other.code == 0 and "estimate: again, since what it reads has changed: settings" in other.err
     assert "search for quick: again, since what it reads has changed: estimator" in other.err
 
+    # trained weights are not thrown away for a changed recipe
+    weights = sha256_of(run.w_star)
+    retrained = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--set", "w_star.lr=0.01")
+    assert retrained.code == 2 and "other settings" in retrained.err and sha256_of(run.w_star) == weights
+
 
 def test_a_network_is_not_taken_for_that_of_other_weights(fine_tuned, tmp_path: Path) -> None:
     """After the supernet has changed: not reused, and a bundle of it states the weights it really inherited."""
