@@ -28,7 +28,7 @@ EFFORT = {
     "warmup_runs": 0,
     "runs": 1,
     "min_visit_ms": 0.0,
-    "calibration_networks": 4,
+    "correction_networks": 4,
     "validation_networks": 2,
     "max_relative_error": 1.0,
     "time_limit_s": 0.1,
