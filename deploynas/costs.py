@@ -95,6 +95,9 @@ class _Counter:
         self._count(x.channels * outputs, outputs, 1, norm=False)
         return self._step((x,), Tensor(name, outputs))
 
+    def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
+        return self._step((x,), Tensor(name, x.channels, strided(x.height, stride), strided(x.width, stride)))
+
     def global_pool(self, name: str, x: Tensor) -> Tensor:
         return self._step((x,), Tensor(name, x.channels))
 

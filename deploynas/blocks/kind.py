@@ -61,10 +61,14 @@ class BlockLists(BaseModel):
 
 @dataclass(frozen=True)
 class Kind:
-    """Where a kind lives: `blocks/FILE.py` with NAMEConfig and NAMELists, `supernet/FILE.py` with ElasticNAME."""
+    """Where a kind lives: `blocks/FILE.py` with NAMEConfig and NAMELists, `supernet/FILE.py` with ElasticNAME.
+
+    What timm's builder does not have, `supernet/FILE.py` also has alone, as NAMEBlock, made from a part.
+    """
 
     file: str
     name: str
+    in_timm: bool = True
 
     @property
     def config(self) -> type[BlockConfig]:
@@ -78,6 +82,11 @@ class Kind:
     def elastic(self) -> type:
         """Imports torch."""
         return self._find("supernet", f"Elastic{self.name}")
+
+    @property
+    def alone(self) -> type:
+        """The block of a network on its own, where timm has none. Imports torch."""
+        return self._find("supernet", f"{self.name}Block")
 
     def _find(self, package: str, name: str) -> type:
         return getattr(importlib.import_module(f"deploynas.{package}.{self.file}"), name)

@@ -14,6 +14,9 @@ import click
 from deploynas import __version__
 from deploynas.errors import DeployNASError
 
+# what the light install, for target machines, leaves out
+TRAINING_PACKAGES = ("torch", "timm", "torchvision", "sklearn", "safetensors")
+
 COMMANDS = (
     "devices",
     "profile",
@@ -60,6 +63,11 @@ def main() -> None:
             raise
         _complain(error.message, error.hint)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if verbose or error.name not in TRAINING_PACKAGES:
+            raise
+        _complain(f"this command needs PyTorch: no package `{error.name}` here", 'pip install "deploynas[train]"')
+        sys.exit(2)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

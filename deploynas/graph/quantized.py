@@ -59,6 +59,9 @@ class QuantizedWriter(GraphWriter):
         self._node("Mul", name, [self._read(x).name, gate.name])
         return self._quantized(Tensor(name, x.channels, x.height, x.width), "linear")
 
+    def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
+        return self._quantized(super().average_pool(name, self._entering(x), kernel, stride), "linear")
+
     def global_pool(self, name: str, x: Tensor) -> Tensor:
         return self._quantized(super().global_pool(name, x), "linear")
 

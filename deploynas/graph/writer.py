@@ -84,6 +84,11 @@ class GraphWriter:
             raise InputError(f"no activation `{activation}`")
         return Tensor(name, x.channels, x.height, x.width)
 
+    def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
+        window = {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [kernel // 2] * 4}
+        self._node("AveragePool", name, [x.name], **window)
+        return Tensor(name, x.channels, strided(x.height, stride), strided(x.width, stride))
+
     def global_pool(self, name: str, x: Tensor) -> Tensor:
         # not ReduceMean: only GlobalAveragePool stays in the runtime's blocked layout
         self._node("GlobalAveragePool", name, [x.name])

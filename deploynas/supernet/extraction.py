@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import cast
 
 import torch
 from timm.layers import get_act_layer
@@ -16,6 +17,7 @@ from timm.models._efficientnet_builder import decode_arch_def, round_channels
 from timm.models.mobilenetv3 import MobileNetV3
 from torch import Tensor, nn
 
+from deploynas.blocks import Part, kind_of
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_arch_def
@@ -30,7 +32,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
     _require_timm_strides(space)
     se_layer = partial(SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels)
     model = MobileNetV3(
-        block_args=decode_arch_def(to_arch_def(architecture)),
+        block_args=decode_arch_def(_in_timms_words(architecture)),
         num_classes=space.classes,
         in_chans=space.in_channels,
         stem_size=space.stem_channels,
@@ -43,6 +45,8 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
     model.bn1.act = get_act_layer(space.stem_activation)(inplace=True)
     if not space.head_hidden:
         model.conv_head, model.act2 = nn.Identity(), nn.Identity()
+    for stage, b, part in _not_in_timm(architecture):
+        cast(nn.Sequential, model.blocks[stage])[b] = kind_of(part.code).alone(part)
     return model
 
 
@@ -86,6 +90,22 @@ def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str
     for s, b, c in architecture.decisions():
         for name, view in stages[s][b].views(c):
             yield f"blocks.{s + offset}.{b}.{name}", view.data
+
+
+def _in_timms_words(architecture: Architecture) -> list[list[str]]:
+    """For timm's builder; a convolution of the same shape stands where a block is that timm does not have."""
+    written = to_arch_def(architecture)
+    for stage, b, part in _not_in_timm(architecture):
+        written[stage][b] = f"cn_r1_k1_s{part.stride}_c{part.out_channels}"
+    return written
+
+
+def _not_in_timm(architecture: Architecture) -> Iterator[tuple[int, int, Part]]:
+    """Stage as timm counts it, number in the stage, and the part of every block that timm does not have."""
+    space = architecture.space
+    for s, b, c in architecture.decisions():
+        if not kind_of(architecture.config(s, b).code).in_timm:
+            yield s + (1 if space.first else 0), b, space.block(s, b, c)
 
 
 def _require_timm_strides(space: Space) -> None:

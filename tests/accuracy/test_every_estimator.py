@@ -123,7 +123,7 @@ def test_keys_of_later_versions_are_ignored(kind, tmp_path):
 def test_a_damaged_file_is_named(kind, tmp_path):
     made(kind).save(tmp_path / "e.json")
     data = json.loads((tmp_path / "e.json").read_text())
-    coefficient = {"bilinear": "block", "quadratic": "linear", "mlp": "weights"}[kind]
+    coefficient = next(key for key, value in data.items() if isinstance(value, list))
     (tmp_path / "e.json").write_text(json.dumps({**data, coefficient: data[coefficient][:-1]}))
     with pytest.raises(InputError, match=r"e\.json: "):
         load_estimator(tmp_path / "e.json")

@@ -133,7 +133,8 @@ def test_a_network_computes_the_same_in_timm_the_supernet_and_onnx(code: str, tm
         written = graph.chain(parts, folded_weights(model, parts), graph.Form(None))
         np.testing.assert_allclose(logits(written, x), expected.detach().numpy(), rtol=1e-3, atol=1e-4)
         assert Architecture.parse(str(architecture), space) == architecture
-        assert len(decode_arch_def([stage.split() for stage in str(architecture).split("|")])) == 3
+        if kind_of(code).in_timm:
+            assert len(decode_arch_def([stage.split() for stage in str(architecture).split("|")])) == 3
 
 
 @kinds
@@ -181,18 +182,20 @@ def test_sorting_channels_changes_no_output_of_the_heaviest(code: str) -> None:
     before, weights = block(x, heaviest), {name: tensor.clone() for name, tensor in block.state_dict().items()}
     block.sort_channels()
     torch.testing.assert_close(block(x, heaviest), before, rtol=1e-4, atol=1e-5)
-    assert any(not torch.equal(tensor, weights[name]) for name, tensor in block.state_dict().items())
+    takes_first_channels = len({config.factors().get("expansion") for config in configs}) > 1
+    moved = any(not torch.equal(tensor, weights[name]) for name, tensor in block.state_dict().items())
+    assert moved == takes_first_channels
 
 
 def test_an_unknown_kind_is_an_error_everywhere(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no kind of block `pool`"):
-        kind_of("pool")
-    with pytest.raises(InputError, match="no kind of block `pool`"):
-        read_config({"kind": "pool", "size": 3.0})
+    with pytest.raises(InputError, match="no kind of block `unheard`"):
+        kind_of("unheard")
+    with pytest.raises(InputError, match="no kind of block `unheard`"):
+        read_config({"kind": "unheard", "size": 3.0})
     space = space_of(tmp_path, "ir")
     with pytest.raises(InputError, match="starts with `ir_`"):
-        Architecture.parse(str(space.smallest()).replace("ir_", "pool_"), space)
-    text = (tmp_path / "kinds.yaml").read_text().replace("kind: ir", "kind: pool")
+        Architecture.parse(str(space.smallest()).replace("ir_", "unheard_"), space)
+    text = (tmp_path / "kinds.yaml").read_text().replace("kind: ir", "kind: unheard")
     (tmp_path / "kinds.yaml").write_text(text)
     with pytest.raises(InputError, match="kind"):
         Space.load(tmp_path / "kinds.yaml")
