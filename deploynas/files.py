@@ -213,6 +213,12 @@ def _say(error: ErrorDetails) -> str:
         return "is an unknown key"
     if kind == "missing":
         return "is missing"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        context = error["ctx"]
+        key = str(context["discriminator"]).strip("'")
+        return f"must have a `{key}` that is known" + (
+            f", got {context['tag']!r} (known: {context['expected_tags']})" if "tag" in context else ""
+        )
     message = message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("should ")
     got = error.get("input")
     shown = f", got {got!r}" if isinstance(got, (str, int, float, bool, list)) or got is None else ""

@@ -1,4 +1,4 @@
-"""The fused inverted residual block (timm's `er`, EfficientNetV2's): one full convolution widens, a pointwise one narrows.
+"""The fused inverted residual: timm's `er`, EfficientNetV2's. One full convolution widens, a pointwise one narrows.
 
 Where channels are few it does more arithmetic than a depthwise kernel and is often faster all the same: one operator
 instead of two, and one that keeps the hardware busy.

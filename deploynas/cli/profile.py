@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("profile")
 @device_option
-@click.option("--space", "space_name", default="imagenet", show_default=True, help="Preset, or a YAML file.")
+@click.option("--space", "space_name", default="fashion", show_default=True, help="Preset, or a YAML file.")
 @out_option("Where to write the table.  [default: profiles/DEVICE.SPACE.json]")
 @click.option("--seed", default=0, show_default=True, help="Chooses the whole networks and the order of measuring.")
 @click.option("--force", is_flag=True, help="Measure again even if the table is there.")
