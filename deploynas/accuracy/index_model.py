@@ -22,7 +22,8 @@ TRIAL_ROUNDS = 3  # of each of several starts
 REFINING_ROUNDS = 3
 STEPS = 4  # of Gauss-Newton between them, at most
 LAST_STEPS = 8
-SETTLED = 1e-4  # relative change of the objective
+SETTLED = 1e-4  # relative change of the objective by a step
+ROUND_SETTLED = 0.2  # change of the objective by a round: a likelihood ratio that nobody would notice
 CHUNK_ENTRIES = 4_000_000  # of the Jacobian that is in memory at once
 LEAST_VARIANCE = 1e-12
 # standard deviations of what is expected of the link, in logarithms where it is one
@@ -233,13 +234,15 @@ def _fit(
     scale: float = 1.0,
 ) -> Fitted:
     """Rounds of Gauss-Newton steps, each followed by a re-estimate of variances; the last has steps alone."""
+    before = np.inf
     for number in range(rounds):
         last = number == rounds - 1
         expected = _expected(state.shape, state.variances, kinds, link)
         state, objective = _descend(design, state, expected, LAST_STEPS if last else STEPS)
         curvature, _ = _normal(design, state, expected)
-        if last:
+        if last or abs(before - objective) < ROUND_SETTLED:
             break
+        before = objective
         inverse = np.linalg.inv(curvature)
         parameters = state.shape.size - float((expected.precision * inverse).sum())
         t = state.shape.split(state.theta).t(design)

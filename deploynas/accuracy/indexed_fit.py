@@ -23,6 +23,7 @@ from deploynas.accuracy.index_model import (
     Shape,
     fit_additive,
     fit_linked,
+    refined,
 )
 from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices
 from deploynas.accuracy.learned import checked_accuracies
@@ -40,7 +41,7 @@ FOLDS = 3  # of networks
 HELD_OUT_IMAGES = 0.25
 FIRST_ANSWERS = 12_000  # that a fit begins with
 EASINESS_GROUPS = 16  # of images, in the link
-MANY_ENTRIES = 5_000_000  # of a design that is then kept in single precision
+MANY_ENTRIES = 500_000  # of a design that is then kept in single precision
 
 
 def fit_indexed(
@@ -104,7 +105,7 @@ def _named(indices: Literal[1, 2] | None) -> Form | None:
 
 
 def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]]) -> Form:
-    """The richest form that predicts better than the simpler ones by more than two standard errors of the difference."""
+    """The richest form that predicts better than the simpler ones, by two standard errors of the difference."""
     joined = {form: np.concatenate([fold[form] for fold in losses]) for form in forms}
     best = forms[0]
     for form in forms[1:]:
@@ -149,7 +150,7 @@ class _Basis:
                 found.append((float(explained @ explained), np.stack([explained, w - explained])))
         shares = [share for size, share in sorted(found, key=lambda f: -f[0]) if size < 0.9 * float(w @ w)]
         noise = np.random.default_rng(0).normal(size=(2, len(w))) * np.abs(w)
-        return [np.stack([w, w]) / 2 + 0.5 * noise, *shares[:3]]
+        return [np.stack([w, w]) / 2 + 0.5 * noise, *shares[:2]]
 
     def indices(self, w: np.ndarray, centre: np.ndarray) -> Indices:
         """Weights of the regression as contributions."""

@@ -21,6 +21,28 @@ Link = Callable[[np.ndarray], np.ndarray]  # (networks, indices) -> (networks,),
 Choices = tuple[tuple[int, ...], ...]  # [stage][block] -> configuration
 
 
+class Contributions(Protocol):
+    """One index in the form of eq. 3."""
+
+    @property
+    def base(self) -> float: ...
+    @property
+    def depth(self) -> Sequence[Sequence[float]]: ...  # [stage][index of the depth]
+    @property
+    def block(self) -> Sequence[Sequence[Sequence[float]]]: ...  # [stage][block][configuration]
+
+
+class Cost(Protocol):
+    """What a network costs, and how much it may."""
+
+    @property
+    def fixed(self) -> float: ...
+    @property
+    def blocks(self) -> Sequence[np.ndarray]: ...  # [stage] -> [block][configuration]
+    @property
+    def budget(self) -> float: ...
+
+
 @dataclass(frozen=True)
 class IndexedStage:
     """What every configuration of every block costs and adds to each index, and what each depth adds."""
@@ -62,6 +84,25 @@ class IndexedProblem:
             numbers = [*stage.cost, *stage.values, *stage.bonus.values()]
             if not all(np.isfinite(n).all() for n in numbers) or any((cost < 0).any() for cost in stage.cost):
                 raise InputError(f"stage {s + 1}: costs and values must be finite, costs not negative")
+
+    @classmethod
+    def of_contributions(
+        cls,
+        depths: Sequence[Sequence[int]],
+        indices: Sequence[Contributions],
+        link: Link,
+        cost: Cost,
+        allowed: Sequence[np.ndarray] | None = None,
+    ) -> IndexedProblem:
+        """From contributions as an estimator holds them; `depths[s]` are the depths of stage s."""
+        stages = []
+        for s, options in enumerate(depths):
+            blocks = np.array([index.block[s] for index in indices], dtype=float)  # [index][block][configuration]
+            bonus = {d: np.array([index.depth[s][i] for index in indices]) for i, d in enumerate(options)}
+            masks = None if allowed is None else tuple(allowed[s])
+            costs = np.array(cost.blocks[s], dtype=float)
+            stages.append(IndexedStage(tuple(costs), tuple(blocks.transpose(1, 0, 2)), bonus, masks))
+        return cls(tuple(stages), np.array([index.base for index in indices]), link, cost.fixed, cost.budget)
 
     def fits(self, cost: np.ndarray) -> np.ndarray:
         return self.fixed + cost <= self.budget

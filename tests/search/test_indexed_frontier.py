@@ -1,4 +1,4 @@
-"""The frontier of several indices against brute force: ties, negative contributions, budgets, forbidden configurations."""
+"""The frontier of several indices against brute force: ties, negative contributions, budgets, forbidden choices."""
 
 from __future__ import annotations
 
