@@ -25,7 +25,7 @@ LAST_STEPS = 8
 SETTLED = 1e-4  # relative change of the objective by a step
 ROUND_SETTLED = 0.2  # change of the objective by a round: a likelihood ratio that nobody would notice
 CHUNK_ENTRIES = 4_000_000  # of the Jacobian that is in memory at once
-LEAST_VARIANCE = 1e-12
+LEAST_VARIANCE, MOST_VARIANCE = 1e-12, 1e4
 # standard deviations of what is expected of the link, in logarithms where it is one
 LINEAR_SD, RISE_SD, STEEPNESS_SD, SHIFT_SD, CONSTANT_SD = 2.0, 2.0, 1.4, 1.4, 10.0
 
@@ -264,7 +264,8 @@ def _rescaled(state: _State, design: np.ndarray, scale: float) -> _State:
     w, linear, _, steepness, _ = np.split(theta, np.cumsum([r * q, r, h, h * r]))  # views
     for i in range(r):
         row = w[i * q : (i + 1) * q]
-        factor = scale / max(float((design @ row.astype(design.dtype)).std()), 1e-6 * scale)
+        # an index that the observations do not speak for vanishes: it is not blown up again
+        factor = np.clip(scale / max(float((design @ row.astype(design.dtype)).std()), 1e-6 * scale), 0.25, 4.0)
         row *= factor
         variances[i] *= factor**2
         linear[i] -= np.log(factor)
@@ -275,7 +276,8 @@ def _rescaled(state: _State, design: np.ndarray, scale: float) -> _State:
 def _expected(shape: Shape, variances: np.ndarray, kinds: np.ndarray, link: tuple[np.ndarray, np.ndarray]) -> Expected:
     precision, q = np.zeros((shape.size, shape.size)), shape.weights
     for i, of_kinds in enumerate(variances):
-        covariance = np.tensordot(of_kinds, kinds, 1) + 1e-9 * np.eye(q)
+        covariance = np.tensordot(of_kinds, kinds, 1)
+        covariance += 1e-9 * (1 + np.trace(covariance) / q) * np.eye(q)
         precision[i * q : (i + 1) * q, i * q : (i + 1) * q] = np.linalg.inv(covariance)
     rest = slice(shape.indices * q, None)
     precision[rest, rest] = np.diag(link[1])
@@ -332,5 +334,5 @@ def _variances(state: _State, expected: Expected, inverse: np.ndarray, kinds: np
         seen = precision @ state.theta[here]
         unexplained = precision - precision @ inverse[here, here] @ precision
         ratio = (flat @ np.outer(seen, seen).ravel()) / np.maximum(flat @ unexplained.ravel(), 1e-300)
-        result[i] = np.maximum(result[i] * np.sqrt(ratio), LEAST_VARIANCE)
+        result[i] = np.clip(result[i] * np.sqrt(ratio), LEAST_VARIANCE, MOST_VARIANCE)
     return result

@@ -8,10 +8,12 @@ and so by falling second, where one binary search tells whether anything beats a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-STRETCH = 2048  # entries that are compared with what came before them, at once
-CHUNK = 256  # of those left, entries that are compared with each other one by one
+STRETCH = 1024  # entries that are compared with what came before them, at once
+CHUNK = 192  # of those left, entries that are compared with each other one by one
 
 
 def undominated(cost: np.ndarray, values: np.ndarray, keep: int = 1) -> np.ndarray:
@@ -67,10 +69,16 @@ def _rises(values: np.ndarray) -> np.ndarray:
 def _beaten_inside(values: np.ndarray) -> np.ndarray:
     """Whether an earlier entry of the same chunk has values that are all at least as large."""
     entries = values.shape[1]
-    beats = np.tri(entries, k=-1, dtype=bool)  # [later, earlier]
-    for row in values:
+    beats = np.greater_equal(values[0][None, :], values[0][:, None])  # [later, earlier]
+    for row in values[1:]:
         beats &= row[None, :] >= row[:, None]
+    beats &= _earlier(CHUNK)[:entries, :entries]
     return np.asarray(beats.any(axis=1))
+
+
+@lru_cache(maxsize=1)
+def _earlier(entries: int) -> np.ndarray:
+    return np.tri(entries, k=-1, dtype=bool)
 
 
 class _Staircase:
