@@ -2,9 +2,10 @@
 
     python benchmarks/indexed.py [--splits 5] [--networks 100 300 900]
 
-Accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its NOTICE). Every split draws the
-networks to learn from at random and judges on all the others; no setting was picked by them. The frontier is that of
-the space's MACs. Prints a Markdown table and writes `benchmarks/results/indexed.json`.
+Accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its NOTICE). Every split draws
+the networks to learn from at random and judges on all the others. The number of units and the priors of the link were
+set while looking at other splits of the same networks. The frontier is that of the space's MACs. Prints Markdown
+tables and writes `benchmarks/results/indexed.json`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def main() -> None:
     rows = []
     for count in arguments.networks:
         for split in range(arguments.splits):
-            order = np.random.default_rng(split).permutation(len(accuracies))
+            order = np.random.default_rng(1000 + split).permutation(len(accuracies))
             for form in FORMS:
                 rows.append(judge(space, architectures, accuracies, form, split, np.split(order, [count])))
         for line in table([row for row in rows if row.networks == count]):

@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 ROUNDS = 12  # of variances
 TRIAL_ROUNDS = 3  # of each of several starts
-REFINING_ROUNDS = 3
+REFINING_ROUNDS = 5
 STEPS = 4  # of Gauss-Newton between them, at most
 LAST_STEPS = 8
 SETTLED = 1e-4  # relative change of the objective by a step

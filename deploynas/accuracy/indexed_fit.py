@@ -39,7 +39,7 @@ UNITS = 8  # of the link
 REFITS = 32
 FOLDS = 3  # of networks
 HELD_OUT_IMAGES = 0.25
-FIRST_ANSWERS = 12_000  # that a fit begins with
+FIRST_ANSWERS = 30_000  # that a fit begins with
 EASINESS_GROUPS = 16  # of images, in the link
 MANY_ENTRIES = 500_000  # of a design that is then kept in single precision
 
@@ -150,7 +150,7 @@ class _Basis:
                 found.append((float(explained @ explained), np.stack([explained, w - explained])))
         shares = [share for size, share in sorted(found, key=lambda f: -f[0]) if size < 0.9 * float(w @ w)]
         noise = np.random.default_rng(0).normal(size=(2, len(w))) * np.abs(w)
-        return [np.stack([w, w]) / 2 + 0.5 * noise, *shares[:2]]
+        return [np.stack([w, w]) / 2 + 0.5 * noise, *shares[:3]]
 
     def indices(self, w: np.ndarray, centre: np.ndarray) -> Indices:
         """Weights of the regression as contributions."""
@@ -166,7 +166,8 @@ class _Basis:
         """Indices of refits with random weights for all networks (or images) and for what was expected of them.
 
         Weights are exponential (the Bayesian bootstrap), so that no decision is ever left without observations. One
-        Gauss-Newton step from the fit itself, with its link, is as good as a whole refit for small changes.
+        Gauss-Newton step from the fit itself, with its link, is as good as a whole refit for small changes. What is
+        uncertain about the link is left out: intervals from few images are too narrow by that much.
         """
         rng = np.random.default_rng((seed, 1))
         r, q = fitted.parts.w.shape
