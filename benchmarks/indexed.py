@@ -1,6 +1,6 @@
 """Estimators learned from measured networks: sums, pairs, perceptron, and indices behind an increasing link.
 
-    python benchmarks/indexed.py [--splits 5] [--networks 100 300 900]
+    OMP_NUM_THREADS=1 python benchmarks/indexed.py [--splits 5] [--networks 100 300 900]
 
 Accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its NOTICE). Every split draws
 the networks to learn from at random and judges on all the others. The number of units and the priors of the link were
@@ -64,7 +64,7 @@ class Judged:
     error_points_top_quarter: float
     within_90: float | None  # share of the networks within the stated 90 % interval
     picked: str | None
-    fit_seconds: float
+    fit_seconds: float  # of CPU, so that whatever else runs on the machine counts little
     frontier_seconds: float | None  # None: none that is exact
     frontier_networks: int | None
 
@@ -108,9 +108,9 @@ def judge(
     space: Space, architectures: list[Architecture], y: np.ndarray, form: str, split: int, parts: list[np.ndarray]
 ) -> Judged:
     seen, unseen = parts
-    start = time.perf_counter()
+    start = time.process_time()
     estimator = FORMS[form](space, [architectures[i] for i in seen], y[seen])
-    fit_seconds = time.perf_counter() - start
+    fit_seconds = time.process_time() - start
     predicted, measured = np.array([estimator.predict(architectures[i]) for i in unseen]), y[unseen]
     top = measured >= np.quantile(measured, 0.75)
     errors = [estimator.predict_se(architectures[i]) for i in unseen]
@@ -138,7 +138,7 @@ def judge(
 def time_frontier(space: Space, estimator: Estimator) -> tuple[float | None, int | None]:
     fixed, blocks = resource_table(space, "macs")
     cost = Cost("macs", "sum", fixed, tuple(np.array(stage) for stage in blocks), np.inf, None)
-    start = time.perf_counter()
+    start = time.process_time()
     if isinstance(estimator, IndexedEstimator):
         depths = [stage.depths for stage in space.stages]
         problem = IndexedProblem.of_contributions(depths, estimator.indices, estimator.link, cost)
@@ -147,13 +147,14 @@ def time_frontier(space: Space, estimator: Estimator) -> tuple[float | None, int
         networks = len(problem_frontier(Problem(space, Problem.of(space, estimator, ()).objective, (cost,))))
     else:
         return None, None
-    return time.perf_counter() - start, networks
+    return time.process_time() - start, networks
 
 
 def table(rows: list[Judged]) -> list[str]:
     lines = [
         f"\n{rows[0].networks} networks, mean (standard deviation) of {1 + max(row.split for row in rows)} splits\n",
-        "| form | tau | Spearman | error, points | error, top quarter | within 90 % | fit, s | frontier, s | proven |",
+        "| form | tau | Spearman | error, points | error, top quarter | within 90 % | fit, CPU s | frontier, CPU s "
+        "| proven |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for form in FORMS:
