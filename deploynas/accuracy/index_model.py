@@ -1,4 +1,4 @@
-"""Indices and their link, fitted: Gauss-Newton steps between re-estimates of what to expect (METHODS 7).
+"""Indices and their link, fitted: Gauss-Newton steps between re-estimates of what to expect .
 
     t = constant + sum of exp(linear) u + sum over units of exp(rise) tanh(exp(steepness) u + shift),   u = design . w
 

@@ -1,4 +1,4 @@
-"""The indexed estimator: accuracy as an increasing function of one or a few sums of contributions (METHODS 7).
+"""The indexed estimator: accuracy as an increasing function of one or a few sums of contributions .
 
     ACC = link(u_1, ..., u_r),   u_i = base_i + depth contributions + block contributions, each in the form of eq. 3
 
@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from deploynas.accuracy.bilinear import Depths
-from deploynas.accuracy.estimator_file import EstimatorFile, EstimatorValidation
-from deploynas.accuracy.link import Link
+from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
 from deploynas.errors import InputError
-from deploynas.files import parse_json, write_json
-from deploynas.space import Architecture, Ragged, Space
+from deploynas.space import Architecture, Depths, Ragged, Space
+from deploynas.space.coefficients import IndexedObjective, Objective, SeparableObjective
+from deploynas.space.link import Link
 
 
 class IndexFile(BaseModel):
@@ -62,11 +60,8 @@ class Index:
     def from_arrays(cls, space: Space, base: float, depth: Sequence, block: Sequence, what: str = "index") -> Index:
         if not math.isfinite(base):
             raise InputError(f"the base of {what} must be finite, got {base}")
-        depths, blocks = (
-            space.require_depths(depth, f"depth of {what}"),
-            space.require_blocks(block, f"block of {what}"),
-        )
-        return cls(float(base), depths, blocks)
+        depths = space.require_depths(depth, f"depth of {what}")
+        return cls(float(base), depths, space.require_blocks(block, f"block of {what}"))
 
     def total(self, architecture: Architecture) -> float:
         """Added up in network order: stage by stage, its blocks and then its depth, as the search does."""
@@ -74,15 +69,18 @@ class Index:
         for s, choice in enumerate(architecture.choices):
             for b, c in enumerate(choice):
                 total += self.block[s][b][c]
-            total += self.depth[s][architecture.space.stages[s].depths.index(len(choice))]
+            total += self.depth[s][architecture.space.decisions.groups[s].depths.index(len(choice))]
         return total
+
+    def objective(self, space: Space) -> SeparableObjective:
+        return SeparableObjective.from_contributions(space, self.base, self.depth, self.block)
 
 
 Indices = tuple[Index, ...]
 
 
-@dataclass(frozen=True)
-class IndexedEstimator:
+@dataclass(frozen=True, eq=False)
+class IndexedEstimator(StoredEstimator):
     """Accuracy (0..1) from indices through a link.
 
     `resampled` holds the indices of a few refits on resampled networks or images: how predictions scatter among
@@ -91,13 +89,12 @@ class IndexedEstimator:
     contributions explains, where measured networks tell.
     """
 
-    space: Space
+    File: ClassVar = IndexedFile
+
     indices: Indices
     link: Link
     resampled: tuple[Indices, ...] = ()
     lack_of_fit: float | None = None
-    validation: EstimatorValidation | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any(len(indices) != self.link.indices for indices in (self.indices, *self.resampled)):
@@ -113,7 +110,12 @@ class IndexedEstimator:
         return float(self.link(np.array([self.indices_of(architecture)]))[0])
 
     def predict_se(self, architecture: Architecture) -> float | None:
-        """From the scatter of the refits and the lack of fit; None without refits."""
+        """From the scatter of the refits and the lack of fit; None without refits.
+
+        Refits keep the link, so what is uncertain about its shape is left out: the standard error is too small
+        where few networks or images tell the link, which is most of all among the best networks. A fit from images
+        knows no lack of fit either: what no choice of contributions explains is left out as well.
+        """
         if len(self.resampled) < 2:
             return None
         self.space.require_member(architecture)
@@ -141,35 +143,22 @@ class IndexedEstimator:
         )
         return depth, block
 
-    def save(self, path: str | Path) -> None:
-        file = IndexedFile(
-            space=self.space.describe(),
-            space_hash=self.space.hash,
-            indices=[_index_file(index) for index in self.indices],
-            link=_link_file(self.link),
-            resampled=[[_index_file(index) for index in indices] for indices in self.resampled],
-            lack_of_fit=self.lack_of_fit,
-            validation=self.validation,
-            provenance=self.provenance,
-        )
-        write_json(Path(path), file.model_dump(by_alias=True))
+    def objective(self) -> Objective:
+        return IndexedObjective.of(tuple(index.objective(self.space) for index in self.indices), self.link)
+
+    def _coefficients(self) -> dict[str, object]:
+        return {
+            "indices": [_index_file(index) for index in self.indices],
+            "link": _link_file(self.link),
+            "resampled": [[_index_file(index) for index in indices] for indices in self.resampled],
+            "lack_of_fit": self.lack_of_fit,
+        }
 
     @classmethod
-    def load(cls, path: str | Path) -> IndexedEstimator:
-        file = parse_json(Path(path), IndexedFile)
-        space = file.checked_space(path)
-        try:
-            return cls(
-                space,
-                _indices(space, file.indices),
-                _link(file.link),
-                tuple(_indices(space, indices) for indices in file.resampled),
-                file.lack_of_fit,
-                file.validation,
-                file.provenance,
-            )
-        except InputError as error:
-            raise InputError(f"{path}: damaged: {error.message}", hint="write it again") from error
+    def _from_file(cls, space: Space, file: EstimatorFile) -> IndexedEstimator:
+        assert isinstance(file, IndexedFile)
+        resampled = tuple(_indices(space, indices) for indices in file.resampled)
+        return cls(space, _indices(space, file.indices), _link(file.link), resampled, file.lack_of_fit)
 
 
 def _indices(space: Space, files: Sequence[IndexFile]) -> Indices:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from deploynas.accuracy.decisions import Decisions
+from deploynas.accuracy.effects import basis_of, effects_of
 from deploynas.accuracy.index_model import (
     Bernoulli,
     Fitted,
@@ -27,11 +27,10 @@ from deploynas.accuracy.index_model import (
 )
 from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices
 from deploynas.accuracy.learned import checked_accuracies
-from deploynas.accuracy.link import Link
 from deploynas.accuracy.samples import Pass
-from deploynas.accuracy.shrinkage import _basis, _effects
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
+from deploynas.space.link import Link
 
 Form = Literal["additive", "one index", "two indices"]
 FORMS: tuple[Form, ...] = ("additive", "one index", "two indices")
@@ -54,9 +53,8 @@ def fit_indexed(
 ) -> IndexedEstimator:
     """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks."""
     y = checked_accuracies(space, architectures, accuracies)
-    decisions = Decisions(space)
-    basis = _Basis(decisions)
-    data = _Networks(basis, basis.design(decisions.paths_of(architectures)), y)
+    basis = _Basis(space)
+    data = _Networks(basis, basis.design(space.rows(architectures)), y)
     folds = np.random.default_rng(seed).permutation(len(y)) % FOLDS
     form = _named(indices) or _chosen(FORMS, [data.held_out_losses(folds == fold) for fold in range(FOLDS)])
     fitted = data.fit(form)
@@ -82,7 +80,7 @@ def fit_indexed_samples(
     paths = np.concatenate([np.broadcast_to(p.paths, (images, p.paths.shape[1])) for p in passes])
     right = np.concatenate([p.scores.right for p in passes]).astype(float)
     image = np.tile(np.arange(images), len(passes))
-    basis = _Basis(Decisions(space))
+    basis = _Basis(space)
     data = _Samples(basis, basis.design(paths), right, image)
     out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
     form = _named(indices) or _chosen(FORMS, [data.held_out_losses(out)])
@@ -118,25 +116,23 @@ def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]]) -> 
 class _Basis:
     """Paths as rows of a regression on sum-to-zero combinations of every decision's options."""
 
-    def __init__(self, decisions: Decisions) -> None:
-        self.decisions = decisions
-        self.columns = _basis(decisions)
-        effects = [self.columns.T @ effect for effect in _effects(decisions)]
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.columns = basis_of(space.decisions)
+        effects = [self.columns.T @ effect for effect in effects_of(space.decisions)]
         self.effects = [effect for effect in effects if np.abs(effect).max() > 1e-9]  # others have a single level
         self.kinds = np.stack([effect @ effect.T for effect in self.effects])
 
     def design(self, paths: np.ndarray) -> np.ndarray:
-        """A row per path; decisions that take no part are zero."""
-        decisions, stages = self.decisions, len(self.decisions.space.stages)
-        part = decisions.taking_part(paths)
+        """One row per path; decisions that do not count are zero."""
+        decisions = self.space.decisions
+        counts = decisions.counts(paths)
         dtype = np.float32 if len(paths) * self.columns.shape[1] > MANY_ENTRIES else np.float64
         x = np.zeros((len(paths), self.columns.shape[1]), dtype=dtype)
-        for column, start in enumerate(decisions.starts[:-1]):
-            table = self.columns[start : decisions.starts[column + 1]]
+        for column, where in enumerate(decisions.slices):
+            table = self.columns[where]
             own = np.flatnonzero(np.abs(table).max(axis=0) > 0)
-            x[:, own] = table[paths[:, column].astype(int)][:, own]
-            if column >= stages:
-                x[:, own] *= part[:, column - stages, None]
+            x[:, own] = table[:, own][paths[:, column].astype(int)] * counts[:, column, None]
         return x
 
     def starts(self, w: np.ndarray, indices: int) -> list[np.ndarray]:
@@ -154,10 +150,10 @@ class _Basis:
 
     def indices(self, w: np.ndarray, centre: np.ndarray) -> Indices:
         """Weights of the regression as contributions."""
-        space, found = self.decisions.space, []
+        found = []
         for row in w:
-            depth, block = self.decisions.ragged(self.columns @ row)
-            found.append(Index.from_arrays(space, -float(centre @ row), depth, block))
+            depth, block = self.space.decisions.ragged(self.columns @ row)
+            found.append(Index.from_arrays(self.space, -float(centre @ row), depth, block))
         return tuple(found)
 
     def refits(

@@ -38,10 +38,16 @@ def mlp(rng: np.random.Generator) -> StoredEstimator:
     return dn.fit_mlp(SPACE, seen, rng.uniform(0.5, 0.7, len(seen)))
 
 
+def indexed(rng: np.random.Generator) -> StoredEstimator:
+    seen = SPACE.architectures(SPACE.decisions.draw(60, rng))
+    return dn.fit_indexed(SPACE, seen, rng.uniform(0.5, 0.7, len(seen)), indices=2)
+
+
 MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "bilinear": bilinear,
     "quadratic": quadratic,
     "mlp": mlp,
+    "indexed": indexed,
 }
 NETWORKS = SPACE.architectures(SPACE.decisions.draw(40, np.random.default_rng(1)))
 every_kind = pytest.mark.parametrize("kind", ESTIMATORS)
@@ -123,7 +129,7 @@ def test_keys_of_later_versions_are_ignored(kind, tmp_path):
 def test_a_damaged_file_is_named(kind, tmp_path):
     made(kind).save(tmp_path / "e.json")
     data = json.loads((tmp_path / "e.json").read_text())
-    coefficient = {"bilinear": "block", "quadratic": "linear", "mlp": "weights"}[kind]
+    coefficient = {"bilinear": "block", "quadratic": "linear", "mlp": "weights", "indexed": "indices"}[kind]
     (tmp_path / "e.json").write_text(json.dumps({**data, coefficient: data[coefficient][:-1]}))
     with pytest.raises(InputError, match=r"e\.json: "):
         load_estimator(tmp_path / "e.json")

@@ -1,4 +1,4 @@
-"""An increasing link: from the indices of a network to its accuracy, monotone to the last bit (METHODS 7).
+"""An increasing link: from the indices of a network to its accuracy, monotone to the last bit.
 
     inner    = constant + linear . u + sum over units of rise * tanh(steepness . u + shift)
     accuracy = inner, or where images differ in difficulty the weighted mean over offsets of sigmoid(inner + offset)
