@@ -22,19 +22,16 @@ from pathlib import Path
 import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.estimator_file import Estimator
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed
 from deploynas.accuracy.learned import fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
 from deploynas.accuracy.validation import kendall, mean_error, spearman
-from deploynas.costs import resource_table
 from deploynas.files import now, write_json
 from deploynas.search.frontier import problem_frontier
-from deploynas.search.indexed_frontier import indexed_frontier
-from deploynas.search.prefixes import IndexedProblem
-from deploynas.search.problem import Cost, Problem
+from deploynas.search.problem import Problem, resource_cost
 from deploynas.space import Architecture, Space
+from deploynas.space.coefficients import Estimator
 
 HERE = Path(__file__).parent
 DATA, RESULTS = HERE / "data" / "ofa-mbv3-imagenet.csv", HERE / "results" / "indexed.json"
@@ -136,17 +133,11 @@ def judge(
 
 
 def time_frontier(space: Space, estimator: Estimator) -> tuple[float | None, int | None]:
-    fixed, blocks = resource_table(space, "macs")
-    cost = Cost("macs", "sum", fixed, tuple(np.array(stage) for stage in blocks), np.inf, None)
-    start = time.process_time()
-    if isinstance(estimator, IndexedEstimator):
-        depths = [stage.depths for stage in space.stages]
-        problem = IndexedProblem.of_contributions(depths, estimator.indices, estimator.link, cost)
-        networks = len(indexed_frontier(problem))
-    elif isinstance(estimator, BilinearEstimator):
-        networks = len(problem_frontier(Problem(space, Problem.of(space, estimator, ()).objective, (cost,))))
-    else:
+    if not isinstance(estimator, (BilinearEstimator, IndexedEstimator)):
         return None, None
+    problem = Problem(space, estimator.objective(), (resource_cost(space, "macs"),))
+    start = time.process_time()
+    networks = len(problem_frontier(problem))
     return time.process_time() - start, networks
 
 

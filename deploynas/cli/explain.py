@@ -24,14 +24,20 @@ def command(estimator_path: Path, latency: Path | None, html: Path | None, as_js
     """
     from deploynas.accuracy.bilinear import BilinearEstimator
     from deploynas.accuracy.estimator_file import load_estimator
+    from deploynas.accuracy.indexed import IndexedEstimator
     from deploynas.accuracy.insights import insights_file, insights_of
     from deploynas.latency.table import LatencyTable
 
     estimator = load_estimator(estimator_path)
+    if isinstance(estimator, IndexedEstimator):
+        raise InputError(
+            f"{estimator_path}: behind a link, what a decision is worth depends on the rest of the network",
+            hint="in Python: `IndexedEstimator.load(path).contributions_at(network)`, or `worth_at` of two networks",
+        )
     if not isinstance(estimator, BilinearEstimator):
         raise InputError(
             f"{estimator_path} has no contributions of single decisions to explain",
-            hint="`deploynas estimate --method contributions`, or `separable`",
+            hint="`deploynas estimate --method contributions`, or `bilinear`",
         )
     table = LatencyTable.load(latency) if latency else None
     if table:

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from deploynas.search import frontier
+from deploynas.search import merging
 from deploynas.search.prefixes import Budget, IndexedProblem, walk
 
 SLACK = 1e-9  # relative; a sum of a hundred terms is off by about 1e-14
@@ -45,7 +45,7 @@ def frontier_rivals(problem: IndexedProblem) -> Rivals:
     weightings = _weightings(problem, 1)
     cost, values = _best_by_sums(problem, weightings, 1)
     accuracy = problem.link(values.T)
-    best = frontier.undominated(cost, accuracy)
+    best = merging.undominated(cost, accuracy)
     best = best[np.unique(np.linspace(0, len(best) - 1, RIVALS).astype(int))] if len(best) else best
     return Rivals(cost[best], accuracy[best], weightings)
 
@@ -82,7 +82,7 @@ def _best_by_sums(
     """Costs (without the fixed part) and indices of the networks that are best by a weighted sum of the indices."""
 
     def best_by(weights: np.ndarray, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return frontier.undominated(cost, weights @ values, count)
+        return merging.undominated(cost, weights @ values, count)
 
     found = [walk(problem, partial(best_by, weights), Budget(problem)) for weights in weightings]
     return np.concatenate([f.cost for f in found]), np.concatenate([f.values for f in found], axis=1)
@@ -226,7 +226,7 @@ def _merged(curves: Sequence[Curve]) -> Curve:
     if not curves:
         return np.empty(0), np.empty(0)
     cost, value = (np.concatenate(parts) for parts in zip(*curves, strict=True))
-    kept = frontier.undominated(cost, value)
+    kept = merging.undominated(cost, value)
     if len(kept) <= LONGEST:
         return cost[kept], value[kept]
     starts = np.linspace(0, len(kept), LONGEST + 1).astype(int)

@@ -1,4 +1,4 @@
-"""Every optimal network when accuracy is an increasing function of several sums (METHODS 7), exact.
+"""Every optimal network when accuracy is an increasing function of several sums , exact.
 
     accuracy = link(u_1, ..., u_r), every u_i a sum over blocks and depths as in eq. 3, the link increasing in each
 
@@ -8,7 +8,7 @@ remain are carried from block to block, as in `frontier`, and the link is asked 
 they are exactly the lists of `frontier`. With two they are longer, and `completion_bounds` shortens them.
 
 Exact in floating point: every sum is made in network order (see `problem`), so rounding keeps the order of two
-prefixes; and a link that keeps the order too (`accuracy.link.Link` does, by the operations it is made of) gives a
+prefixes; and a link that keeps the order too (`space.link.Link` does, by the operations it is made of) gives a
 network that was dropped no more than the one that dominates it.
 """
 
@@ -23,7 +23,8 @@ import numpy as np
 from deploynas.errors import InputError
 from deploynas.search.completion_bounds import CompletionBounds, Rivals, frontier_rivals, k_best_rivals
 from deploynas.search.dominance import undominated
-from deploynas.search.prefixes import Admission, Budget, Choices, IndexedProblem, Prefixes, walk
+from deploynas.search.prefixes import Admission, Budget, IndexedProblem, Prefixes, walk
+from deploynas.space.decisions import Choices
 
 
 @dataclass(frozen=True)

@@ -16,31 +16,10 @@ from typing import Protocol
 import numpy as np
 
 from deploynas.errors import InputError
+from deploynas.space.coefficients import Cost, IndexedObjective
+from deploynas.space.decisions import Choices
 
-Link = Callable[[np.ndarray], np.ndarray]  # (networks, indices) -> (networks,), increasing in every index
-Choices = tuple[tuple[int, ...], ...]  # [stage][block] -> configuration
-
-
-class Contributions(Protocol):
-    """One index in the form of eq. 3."""
-
-    @property
-    def base(self) -> float: ...
-    @property
-    def depth(self) -> Sequence[Sequence[float]]: ...  # [stage][index of the depth]
-    @property
-    def block(self) -> Sequence[Sequence[Sequence[float]]]: ...  # [stage][block][configuration]
-
-
-class Cost(Protocol):
-    """What a network costs, and how much it may."""
-
-    @property
-    def fixed(self) -> float: ...
-    @property
-    def blocks(self) -> Sequence[np.ndarray]: ...  # [stage] -> [block][configuration]
-    @property
-    def budget(self) -> float: ...
+Increasing = Callable[[np.ndarray], np.ndarray]  # (networks, indices) -> (networks,), increasing in every index
 
 
 @dataclass(frozen=True)
@@ -67,7 +46,7 @@ class IndexedProblem:
 
     stages: tuple[IndexedStage, ...]
     base: np.ndarray  # (indices,)
-    link: Link
+    link: Increasing
     fixed: float = 0.0
     budget: float = math.inf
 
@@ -86,23 +65,17 @@ class IndexedProblem:
                 raise InputError(f"stage {s + 1}: costs and values must be finite, costs not negative")
 
     @classmethod
-    def of_contributions(
-        cls,
-        depths: Sequence[Sequence[int]],
-        indices: Sequence[Contributions],
-        link: Link,
-        cost: Cost,
-        allowed: Sequence[np.ndarray] | None = None,
-    ) -> IndexedProblem:
-        """From contributions as an estimator holds them; `depths[s]` are the depths of stage s."""
+    def of(cls, objective: IndexedObjective, cost: Cost, allowed: Sequence[np.ndarray]) -> IndexedProblem:
+        """`allowed[s]` tells which configurations the blocks of stage s may have."""
         stages = []
-        for s, options in enumerate(depths):
-            blocks = np.array([index.block[s] for index in indices], dtype=float)  # [index][block][configuration]
-            bonus = {d: np.array([index.depth[s][i] for index in indices]) for i, d in enumerate(options)}
-            masks = None if allowed is None else tuple(allowed[s])
-            costs = np.array(cost.blocks[s], dtype=float)
-            stages.append(IndexedStage(tuple(costs), tuple(blocks.transpose(1, 0, 2)), bonus, masks))
-        return cls(tuple(stages), np.array([index.base for index in indices]), link, cost.fixed, cost.budget)
+        for s, masks in enumerate(allowed):
+            walks = [index.stages[s][0] for index in objective.indices]
+            values = np.array([walk.value for walk in walks])  # [index][block][configuration]
+            exits = zip(*(walk.exits for walk in walks), strict=True)
+            bonus = {leaves[0].depth: np.array([leave.bonus for leave in leaves]) for leaves in exits}
+            stages.append(IndexedStage(tuple(cost.blocks[s]), tuple(values.transpose(1, 0, 2)), bonus, tuple(masks)))
+        base = np.array([index.base for index in objective.indices])
+        return cls(tuple(stages), base, objective.link, cost.fixed, cost.budget)
 
     def fits(self, cost: np.ndarray) -> np.ndarray:
         return self.fixed + cost <= self.budget

@@ -9,27 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_problems import random_link
 
-from deploynas.accuracy.link import Link
 from deploynas.errors import InputError
 from deploynas.search import completion_bounds
 from deploynas.search.dominance import undominated
 from deploynas.search.indexed_frontier import IndexedNetworks, indexed_frontier, indexed_k_best
 from deploynas.search.prefixes import IndexedProblem, IndexedStage
-
-
-def random_link(rng: np.random.Generator, indices: int) -> Link:
-    units = int(rng.integers(0, 4))
-    offsets = rng.normal(size=int(rng.integers(0, 3)))
-    return Link(
-        constant=float(rng.normal()),
-        linear=rng.choice([0.0, 0.1, 1.0], size=indices),
-        rise=rng.choice([0.0, 0.5, 2.0], size=units),
-        steepness=rng.choice([0.0, 0.3, 1.0, 5.0], size=(units, indices)),
-        shift=rng.normal(size=units),
-        offsets=offsets,
-        weights=np.full(len(offsets), 1 / max(1, len(offsets))),
-    )
+from deploynas.space.link import Link
 
 
 def random_problem(seed: int, indices: int) -> IndexedProblem:
