@@ -25,7 +25,7 @@ from deploynas.search.indexed_frontier import indexed_frontier
 from deploynas.search.merging import Layer, end_stage, extend, undominated
 from deploynas.search.prefixes import IndexedProblem
 from deploynas.search.problem import Limit, Problem, table_cost
-from deploynas.search.solver import separable
+from deploynas.search.solver import cannot_maximise
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import (
     Cost,
@@ -153,26 +153,27 @@ def frontier(space: Space, estimator: Estimator, table: Priced, limits: Sequence
 
 def problem_frontier(problem: Problem) -> Frontier:
     """The frontier of a problem with one additive limit, up to its budget; empty if nothing fits."""
-    objective = problem.objective
+    if not isinstance(problem.objective, (SeparableObjective, IndexedObjective)):
+        raise cannot_maximise("the frontier", problem.objective)
     (cost,) = problem.additive
-    if any(other.fixed > other.budget for other in problem.costs):
-        return Frontier(problem.space, _Networks(np.empty(0), np.empty(0), _no_choices), objective.scale)
-    if isinstance(objective, OneIndexObjective):
-        layer = _merged(problem, objective.index, cost)
-        networks = _Networks(cost.fixed + layer.cost, objective.linked(layer.value), layer.choices)
-    elif isinstance(objective, IndexedObjective):
-        found = indexed_frontier(IndexedProblem.of(objective, cost, problem.allowed))
-        networks = _Networks(found.cost, found.accuracy, found.choices)
-    else:
-        layer = _merged(problem, separable(problem, "the frontier"), cost)
-        networks = _Networks(cost.fixed + layer.cost, layer.value, layer.choices)
+    networks = _undominated_networks(problem, problem.objective, cost)
     # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal, and a link two scores
     kept = undominated(networks.cost, networks.value)
-    return Frontier(problem.space, networks, objective.scale, kept)
+    return Frontier(problem.space, networks, problem.objective.scale, kept)
 
 
-def _no_choices(i: int) -> Choices:
-    raise IndexError(i)
+def _undominated_networks(problem: Problem, objective: SeparableObjective | IndexedObjective, cost: Cost) -> _Networks:
+    if any(other.fixed > other.budget for other in problem.costs):
+        nothing = Layer(np.empty(0), np.empty(0))
+        return _Networks(nothing.cost, nothing.value, nothing.choices)
+    if isinstance(objective, SeparableObjective):
+        layer = _merged(problem, objective, cost)
+        return _Networks(cost.fixed + layer.cost, layer.value, layer.choices)
+    if isinstance(objective, OneIndexObjective):
+        layer = _merged(problem, objective.index, cost)
+        return _Networks(cost.fixed + layer.cost, objective.linked(layer.value), layer.choices)
+    found = indexed_frontier(IndexedProblem.of(objective, cost, problem.allowed))
+    return _Networks(found.cost, found.accuracy, found.choices)
 
 
 def _merged(problem: Problem, objective: SeparableObjective, cost: Cost) -> Layer:
