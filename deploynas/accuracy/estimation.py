@@ -11,6 +11,7 @@ import numpy as np
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.indexed_fit import fit_indexed_samples
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
 from deploynas.accuracy.registry import (
@@ -60,6 +61,11 @@ class EstimationSettings:
             raise InputError(f"a target standard error is a fraction of accuracy, 0..1, got {self.target_se}")
         if self.target_se is not None and self.method != "contributions":
             raise InputError("only contributions are measured until a standard error is reached")
+        if self.method == "indexed" and (self.sampling, self.score) != ("pooled", "accuracy"):
+            raise InputError(
+                f"`indexed` reads right and wrong answers of pooled passes, not `{self.sampling}`, `{self.score}`",
+                hint="leave `--sampling` and `--score` out",
+            )
         if self.unseen != 0 and self.unseen < MIN_NETWORKS:
             raise InputError(f"validation takes at least {MIN_NETWORKS} networks, or 0, got {self.unseen}")
 
@@ -90,10 +96,14 @@ def estimate(
         found, passes = measure_contributions(samples, settings, fitting)
         largest: float | None = found.largest_error
         estimator: StoredEstimator = (shrunk(found, settings.estimand) if settings.shrink else found).estimator()
+    elif settings.method == "indexed":
+        passes, largest = settings.passes or POOLED_PASSES, None
+        estimator = fit_indexed_samples(samples.space, _take(samples, "image", range(passes), fitting))
     else:
         passes, largest = settings.passes or NETWORKS, None
         estimator = learn(samples.space, _take(samples, "network", range(passes), fitting), settings)
     about = {
+        **estimator.provenance,
         **(provenance or {}),
         "method": settings.method,
         "score": settings.score,

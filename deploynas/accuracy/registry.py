@@ -14,12 +14,14 @@ ESTIMATORS = {
     "bilinear": "deploynas.accuracy.bilinear:BilinearEstimator",
     "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
     "mlp": "deploynas.accuracy.mlp:MLPEstimator",
+    "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
 }
 
 # `contributions` are measured (eq. 3 and 6); the others are learned from whole networks: `bilinear` has the form of
-# eq. 3, `coupled` that of eq. 8, where a block's worth depends on the depth of every stage, `quadratic` that of eq. 9
-Method = Literal["contributions", "bilinear", "coupled", "quadratic", "mlp"]
-ESTIMATION_METHODS: tuple[Method, ...] = ("contributions", "bilinear", "coupled", "quadratic", "mlp")
+# eq. 3, `coupled` that of eq. 8, where a block's worth depends on the depth of every stage, `quadratic` that of eq. 9;
+# `indexed` reads the samples of contributions: one or two sums behind an increasing link
+Method = Literal["contributions", "bilinear", "coupled", "quadratic", "mlp", "indexed"]
+ESTIMATION_METHODS: tuple[Method, ...] = ("contributions", "bilinear", "coupled", "quadratic", "mlp", "indexed")
 
 # how the paths of validation passes are drawn: one for each image, one for each batch, or one option fixed for all
 Sampling = Literal["pooled", "single-path", "per-decision"]

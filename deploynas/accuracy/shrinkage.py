@@ -10,12 +10,12 @@ more bias, much less noise, and the contributions themselves again once passes a
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
 
 from deploynas.accuracy.contributions import Contributions
+from deploynas.accuracy.effects import basis_of, effects_of
 from deploynas.accuracy.registry import ESTIMANDS, Estimand, require_known
 from deploynas.space import Decisions
 
@@ -28,10 +28,10 @@ def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     decisions = found.space.decisions
     covariance = found.covariance if found.covariance is not None else np.diag(found.errors**2)
     own, back = _apart_from_depth(decisions, estimand)
-    basis = _basis(decisions)
+    basis = basis_of(decisions)
     observed = basis.T @ own @ found.values
     noise = basis.T @ own @ covariance @ own.T @ basis
-    kinds = [basis.T @ kind for kind in _effects(decisions)]
+    kinds = [basis.T @ kind for kind in effects_of(decisions)]
     # a factor with one level has no effects
     prior = _prior([kind @ kind.T for kind in kinds if np.abs(kind).max() > 1e-9], observed, noise)
     gain = prior @ np.linalg.pinv(prior + noise, hermitian=True)
@@ -68,45 +68,6 @@ def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> 
         if np.allclose(variances, before, rtol=1e-3, atol=0):
             break
     return (variances @ flat).reshape(noise.shape)
-
-
-def _effects(decisions: Decisions) -> list[np.ndarray]:
-    """For every kind of effect, which options share one: one column for each effect."""
-    depths = [(g, depth) for g, group in enumerate(decisions.groups) for depth in group.depths]
-    options = [(g, i, option) for g, i in decisions.places for option in decisions.groups[g].choices[i].options]
-    factors = list(dict.fromkeys(name for _, _, option in options for name, _ in option.factors))
-    kinds: list[list[Hashable]] = []
-    for depth_label in (lambda g, d: d, lambda g, d: (g, d)):
-        kinds.append([*(depth_label(g, d) for g, d in depths), *(None for _ in options)])
-    levels: list[list[Hashable]] = [[dict(option.factors).get(name) for _, _, option in options] for name in factors]
-    levels.append([option.label for _, _, option in options])  # the combination itself
-    for level in levels:
-        for place in (lambda g, i: (), lambda g, i: (g,), lambda g, i: (g, i)):
-            kinds.append([
-                *(None for _ in depths),
-                *(None if own is None else (*place(g, i), own) for (g, i, _), own in zip(options, level, strict=True)),
-            ])  # fmt: skip
-    return [_indicators(labels) for labels in kinds]
-
-
-def _indicators(labels: list[Hashable]) -> np.ndarray:
-    known = list(dict.fromkeys(label for label in labels if label is not None))
-    return np.array([[float(label == one) for one in known] for label in labels])
-
-
-def _basis(decisions: Decisions) -> np.ndarray:
-    """Orthonormal columns that span the contributions: those of one place sum to zero."""
-    blocks = []
-    for size in decisions.sizes:
-        centred = np.eye(size) - 1 / size
-        vectors, sizes, _ = np.linalg.svd(centred)
-        blocks.append(vectors[:, sizes > 0.5])
-    basis = np.zeros((len(decisions), sum(block.shape[1] for block in blocks)))
-    column = 0
-    for where, block in zip(decisions.slices, blocks, strict=True):
-        basis[where, column : column + block.shape[1]] = block
-        column += block.shape[1]
-    return basis
 
 
 def _apart_from_depth(decisions: Decisions, estimand: Estimand) -> tuple[np.ndarray, np.ndarray]:

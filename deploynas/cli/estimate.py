@@ -51,7 +51,7 @@ def command(
             f"{settings.target_se:g}: more passes help as long as it falls, then only more images do"
         )
     say(f"wrote {saved.path}; passes are kept in {saved.samples}")
-    explained = settings.method in ("contributions", "separable")
+    explained = settings.method in ("contributions", "bilinear")
     say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, supernet.space)}")
 
 

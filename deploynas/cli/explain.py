@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, say
 from deploynas.cli.next_commands import search_command
 from deploynas.errors import InputError
+
+if TYPE_CHECKING:
+    from deploynas.accuracy.bilinear import BilinearEstimator
 
 
 @click.command()
@@ -22,17 +26,10 @@ def command(estimator_path: Path, latency: Path | None, html: Path | None, as_js
     Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
     everything else. A sentence is printed only where the standard errors allow it.
     """
-    from deploynas.accuracy.bilinear import BilinearEstimator
-    from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.accuracy.insights import insights_file, insights_of
     from deploynas.latency.table import LatencyTable
 
-    estimator = load_estimator(estimator_path)
-    if not isinstance(estimator, BilinearEstimator):
-        raise InputError(
-            f"{estimator_path} has no contributions of single decisions to explain",
-            hint="`deploynas estimate --method contributions`, or `separable`",
-        )
+    estimator = _explained(estimator_path)
     table = LatencyTable.load(latency) if latency else None
     if table:
         estimator.space.require_hash(table.space.hash, f"{latency}: its table")
@@ -63,6 +60,26 @@ def command(estimator_path: Path, latency: Path | None, html: Path | None, as_js
         html.write_text(page(document), encoding="utf-8")
         say(f"wrote {html}")
     say(f"next: {search_command(estimator_path, estimator.space)}")
+
+
+def _explained(path: Path) -> BilinearEstimator:
+    """The estimator, if single decisions have a worth of their own in it."""
+    from deploynas.accuracy.bilinear import BilinearEstimator
+    from deploynas.accuracy.estimator_file import load_estimator
+    from deploynas.accuracy.indexed import IndexedEstimator
+
+    estimator = load_estimator(path)
+    if isinstance(estimator, BilinearEstimator):
+        return estimator
+    if isinstance(estimator, IndexedEstimator):
+        raise InputError(
+            f"{path}: behind a link, what a decision is worth depends on the rest of the network",
+            hint="in Python: `IndexedEstimator.load(path).contributions_at(network)`, or `worth_at` of two networks",
+        )
+    raise InputError(
+        f"{path} has no contributions of single decisions to explain",
+        hint="`deploynas estimate --method contributions`, or `bilinear`",
+    )
 
 
 def _number(value: float | None, scale: float = 1) -> str:

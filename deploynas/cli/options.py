@@ -66,7 +66,7 @@ def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Opt
     return with_options(
         click.option(
             "--method", type=click.Choice(ESTIMATION_METHODS), default="contributions", show_default=True,
-            help="Measured contributions, or a form learned from whole networks.",
+            help="Measured contributions, `indexed` from the same passes, or a form learned from whole networks.",
         ),
         click.option(
             "--sampling", type=click.Choice(SAMPLINGS), default="pooled", show_default=True,

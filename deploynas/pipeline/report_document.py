@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.insights import insights_of
 from deploynas.costs import Costs
 from deploynas.export.budget import Attempt
@@ -66,7 +67,8 @@ def report_document(shipment: Shipment) -> ReportFile:
     record, costs = shipped.record, Costs.of(space, architecture)
     table, estimator = known.table if known else None, candidates.estimator
     bench = shipped.benches[device.precision]
-    points = frontier(space, estimator, table) if table and isinstance(estimator, BilinearEstimator) else None
+    exact = isinstance(estimator, (BilinearEstimator, IndexedEstimator))
+    points = frontier(space, estimator, table) if table and estimator and exact else None
     validation = estimator.validation if estimator else None
     report = ReportFile(
         title=f"{space.name} on {device.name}",

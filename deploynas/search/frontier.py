@@ -1,10 +1,13 @@
-"""Every optimal network for one latency table, exact: merging of non-dominated lists (METHODS 1, "Latency").
+"""Every optimal network for one latency table, exact: merging of non-dominated lists.
 
 Prefixes of a network are compared by (cost, score): one that costs no less and is worth no more than
 another can never lead to a better network, whatever follows. So the list of non-dominated prefixes is carried
 from block to block, a stage's depths are merged at its end, and what is left after the last stage is the
 answer for every budget. The work is (length of the list) x (configurations) a block: it grows gently with the
 space.
+
+A link that never falls keeps the order of its index, so with one index it is asked at the very end; several indices
+have their own merging (`indexed_frontier`).
 """
 
 from __future__ import annotations
@@ -18,34 +21,23 @@ from typing import overload
 import numpy as np
 
 from deploynas.errors import GateError, InputError
+from deploynas.search.indexed_frontier import indexed_frontier
+from deploynas.search.merging import Layer, end_stage, extend, undominated
+from deploynas.search.prefixes import IndexedProblem
 from deploynas.search.problem import Limit, Problem, table_cost
-from deploynas.search.solver import separable
+from deploynas.search.solver import cannot_maximise
 from deploynas.space import Architecture, Space
-from deploynas.space.coefficients import Cost, Estimator, Priced, Scale, Walk
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Non-dominated prefixes, cheapest first, each with where it came from."""
-
-    cost: np.ndarray
-    value: np.ndarray
-    parents: tuple[Layer, ...] = ()
-    source: np.ndarray | None = None  # which of the parents; None: there is one
-    index: np.ndarray | None = None  # which entry of that parent
-    config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
-
-    def choices(self, i: int) -> tuple[tuple[int, ...], ...]:
-        """Walk back from entry i to the empty network."""
-        layer, stages = self, list[list[int]]()
-        while layer.index is not None:
-            if layer.config is None:
-                stages.append([])
-            else:
-                stages[-1].append(int(layer.config[i]))
-            source = 0 if layer.source is None else layer.source[i]
-            i, layer = int(layer.index[i]), layer.parents[source]
-        return tuple(tuple(reversed(stage)) for stage in reversed(stages))
+from deploynas.space.coefficients import (
+    Cost,
+    Estimator,
+    IndexedObjective,
+    OneIndexObjective,
+    Priced,
+    Scale,
+    SeparableObjective,
+    Walk,
+)
+from deploynas.space.decisions import Choices
 
 
 @dataclass(frozen=True)
@@ -63,21 +55,30 @@ class FrontierPoint:
         return self.score if self.scale == "accuracy" else None
 
 
+@dataclass(frozen=True)
+class _Networks:
+    """Whole networks of a list, cheapest first; choices are read on demand."""
+
+    cost: np.ndarray
+    value: np.ndarray
+    choices: Callable[[int], Choices]
+
+
 class Frontier(Sequence[FrontierPoint]):
     """All of them, fastest first. Architectures are put together only when they are looked at."""
 
-    def __init__(self, space: Space, layer: Layer, scale: Scale, positions: np.ndarray | None = None) -> None:
-        self._space, self._layer, self.scale = space, layer, scale
-        self._positions = np.arange(len(layer.cost)) if positions is None else positions
+    def __init__(self, space: Space, networks: _Networks, scale: Scale, positions: np.ndarray | None = None) -> None:
+        self._space, self._networks, self.scale = space, networks, scale
+        self._positions = np.arange(len(networks.cost)) if positions is None else positions
 
     @cached_property
     def latencies_ms(self) -> np.ndarray:
-        return self._layer.cost[self._positions]
+        return self._networks.cost[self._positions]
 
     @cached_property
     def scores(self) -> np.ndarray:
         """What was maximised, rising."""
-        return self._layer.value[self._positions]
+        return self._networks.value[self._positions]
 
     @property
     def accuracies(self) -> np.ndarray:
@@ -97,8 +98,8 @@ class Frontier(Sequence[FrontierPoint]):
         if isinstance(i, slice):
             return self._at(self._positions[i])
         position = int(self._positions[i])
-        architecture = self._space.architecture(self._layer.choices(position))
-        score, latency_ms = float(self._layer.value[position]), float(self._layer.cost[position])
+        architecture = self._space.architecture(self._networks.choices(position))
+        score, latency_ms = float(self._networks.value[position]), float(self._networks.cost[position])
         return FrontierPoint(architecture, score, latency_ms, self.scale)
 
     def __iter__(self) -> Iterator[FrontierPoint]:
@@ -136,7 +137,7 @@ class Frontier(Sequence[FrontierPoint]):
         return self._at(self._positions[kept])
 
     def _at(self, positions: np.ndarray) -> Frontier:
-        return Frontier(self._space, self._layer, self.scale, positions)
+        return Frontier(self._space, self._networks, self.scale, positions)
 
 
 def frontier(space: Space, estimator: Estimator, table: Priced, limits: Sequence[Limit] = ()) -> Frontier:
@@ -152,10 +153,31 @@ def frontier(space: Space, estimator: Estimator, table: Priced, limits: Sequence
 
 def problem_frontier(problem: Problem) -> Frontier:
     """The frontier of a problem with one additive limit, up to its budget; empty if nothing fits."""
-    objective = separable(problem, "the frontier")
+    if not isinstance(problem.objective, (SeparableObjective, IndexedObjective)):
+        raise cannot_maximise("the frontier", problem.objective)
     (cost,) = problem.additive
+    networks = _undominated_networks(problem, problem.objective, cost)
+    # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal, and a link two scores
+    kept = undominated(networks.cost, networks.value)
+    return Frontier(problem.space, networks, problem.objective.scale, kept)
+
+
+def _undominated_networks(problem: Problem, objective: SeparableObjective | IndexedObjective, cost: Cost) -> _Networks:
     if any(other.fixed > other.budget for other in problem.costs):
-        return Frontier(problem.space, Layer(np.empty(0), np.empty(0)), objective.scale)
+        nothing = Layer(np.empty(0), np.empty(0))
+        return _Networks(nothing.cost, nothing.value, nothing.choices)
+    if isinstance(objective, SeparableObjective):
+        layer = _merged(problem, objective, cost)
+        return _Networks(cost.fixed + layer.cost, layer.value, layer.choices)
+    if isinstance(objective, OneIndexObjective):
+        layer = _merged(problem, objective.index, cost)
+        return _Networks(cost.fixed + layer.cost, objective.linked(layer.value), layer.choices)
+    found = indexed_frontier(IndexedProblem.of(objective, cost, problem.allowed))
+    return _Networks(found.cost, found.accuracy, found.choices)
+
+
+def _merged(problem: Problem, objective: SeparableObjective, cost: Cost) -> Layer:
+    """The non-dominated networks, their costs without the fixed part."""
     layer = Layer(np.zeros(1), np.full(1, objective.base))
     for s, walks in enumerate(objective.stages):
         layer = end_stage([
@@ -163,10 +185,7 @@ def problem_frontier(problem: Problem) -> Frontier:
             for walk in walks
             for reached, bonus in _walk(layer, walk, cost, s, problem.allowed[s])
         ])  # fmt: skip
-    # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal
-    total = cost.fixed + layer.cost
-    kept = undominated(total, layer.value)
-    return Frontier(problem.space, replace(layer, cost=total), objective.scale, kept)
+    return layer
 
 
 def _walk(layer: Layer, walk: Walk, cost: Cost, s: int, allowed: np.ndarray) -> Iterator[tuple[Layer, float]]:
@@ -181,64 +200,3 @@ def _walk(layer: Layer, walk: Walk, cost: Cost, s: int, allowed: np.ndarray) -> 
         layer = extend(layer, cost.blocks[s][b], walk.value[b], np.flatnonzero(allowed[b]), admit)
         if b + 1 in bonus:
             yield layer, bonus[b + 1]
-
-
-def extend(
-    layer: Layer,
-    cost: np.ndarray,
-    value: np.ndarray,
-    configs: np.ndarray,
-    admit: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
-    keep: int = 1,
-) -> Layer:
-    """Every prefix with every configuration of the next block, less what `keep` others dominate.
-
-    Only those are looked at whose costs and values `admit` admits.
-    """
-    configs = np.sort(configs[undominated(cost[configs], value[configs], keep)])
-    costs = np.add.outer(cost[configs], layer.cost).ravel()
-    values = np.add.outer(value[configs], layer.value).ravel()
-    if admit is None:
-        kept = undominated(costs, values, keep)
-    else:
-        admitted = np.flatnonzero(admit(costs, values))
-        kept = admitted[undominated(costs[admitted], values[admitted], keep)]
-    which, index = np.divmod(kept, max(1, len(layer.cost)))
-    return Layer(costs[kept], values[kept], (layer,), None, index, configs[which])
-
-
-def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
-    """One list from those of a stage's depths, each with the bonus of its depth."""
-    layers = tuple(layer for layer, _ in reached)
-    costs = np.concatenate([layer.cost for layer in layers])
-    values = np.concatenate([layer.value + bonus for layer, bonus in reached])
-    kept = undominated(costs, values, keep)
-    starts = np.cumsum([0, *(len(layer.cost) for layer in layers)])
-    source = np.searchsorted(starts, kept, side="right") - 1
-    return Layer(costs[kept], values[kept], layers, source, kept - starts[source])
-
-
-def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:
-    """Positions of the entries that fewer than `keep` others dominate, cheapest first.
-
-    Of entries equal in both the first is kept, so that ties are broken the same way every time. For keep > 1
-    one frontier after the other is peeled off, which may leave a little more than asked and never less.
-    """
-    order = np.argsort(cost, kind="stable")
-    if keep == 1:
-        kept = order[_rises(value[order])]
-        costs = cost[kept]
-        return kept[np.append(costs[1:] > costs[:-1], np.ones(len(costs[:1]), dtype=bool))]
-    left, peeled = np.arange(len(order)), []
-    for _ in range(keep):
-        rises = _rises(value[order[left]])
-        peeled.append(left[rises])
-        left = left[~rises]
-    return order[np.sort(np.concatenate(peeled))]
-
-
-def _rises(value: np.ndarray) -> np.ndarray:
-    """Where a sequence exceeds all that came before."""
-    rises = np.ones(len(value), dtype=bool)
-    rises[1:] = value[1:] > np.maximum.accumulate(value)[:-1]
-    return rises

@@ -12,18 +12,19 @@ from typing import ClassVar
 
 from deploynas.errors import GateError
 from deploynas.progress import OnProgress, silent
+from deploynas.search.by_index import solve_by_index
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.integer_form import MAX_REJECTED, IntegerForm
 from deploynas.search.problem import Problem
 from deploynas.search.solver import Solution, cannot_maximise
-from deploynas.space.coefficients import CoupledObjective, SeparableObjective
+from deploynas.space.coefficients import CoupledObjective, Objective, OneIndexObjective, SeparableObjective
 
 RAISE_BUDGET = "raise them by a millionth"
 
 
 @dataclass(frozen=True)
 class Milp:
-    handles: ClassVar = (SeparableObjective, CoupledObjective)
+    handles: ClassVar[tuple[type[Objective], ...]] = (SeparableObjective, CoupledObjective, OneIndexObjective)
 
     seed: int = 0  # draws nothing; every solver takes one
     time_limit_s: float = 60.0  # of one solve; when it ends, the best so far with its proven gap
@@ -31,6 +32,8 @@ class Milp:
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         if not isinstance(problem.objective, self.handles):
             raise cannot_maximise("the integer form", problem.objective)
+        if isinstance(problem.objective, OneIndexObjective):
+            return solve_by_index(self, problem, problem.objective, top, on_progress)
         require_feasible(problem)
         form = IntegerForm(problem)
         found: list[Solution] = []

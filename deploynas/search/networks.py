@@ -13,7 +13,7 @@ import numpy as np
 
 from deploynas.search.problem import Problem
 from deploynas.space import Architecture, Decisions
-from deploynas.space.coefficients import CoupledObjective, SeparableObjective
+from deploynas.space.coefficients import CoupledObjective, IndexedObjective, SeparableObjective
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,25 @@ def join(*parts: Networks) -> Networks:
     return Networks(np.concatenate([p.configs for p in parts]), np.concatenate([p.depths for p in parts]))
 
 
+@dataclass(frozen=True)
+class _Sum:
+    """The coefficients of a sum that separates by stage, padded."""
+
+    base: float
+    value: np.ndarray  # [stage][depth][block][configuration], 0 beyond the depth
+    bonus: np.ndarray  # [stage][depth]
+
+    def of(self, networks: Networks) -> np.ndarray:
+        total = np.full(len(networks), self.base)
+        stages, _, blocks, _ = self.value.shape
+        for s in range(stages):
+            depth = networks.depths[:, s]
+            for b in range(blocks):
+                total += self.value[s, depth, b, networks.configs[:, s, b]]
+            total += self.bonus[s, depth]
+        return total
+
+
 class Evaluator:
     """Scores and costs of many networks of one problem."""
 
@@ -74,11 +93,14 @@ class Evaluator:
         blocked = self.takes_part & ~self.possible[:, None, :]
         self.usable_exit = np.asarray(self.takes_part.any(axis=2) & ~blocked.any(axis=2))
         self.additive = [row for row, cost in enumerate(problem.costs) if cost.kind == "sum"]
+        self._sums: list[_Sum] = []
         if isinstance(problem.objective, SeparableObjective):
-            self.value, self.bonus = self._coefficients(problem.objective)
+            self._sums = [self._sum(problem.objective)]
+            self.value, self.bonus = self._sums[0].value, self._sums[0].bonus
+        elif isinstance(problem.objective, IndexedObjective):
+            self._sums = [self._sum(index) for index in problem.objective.indices]
 
-    def _coefficients(self, objective: SeparableObjective) -> tuple[np.ndarray, np.ndarray]:
-        """value[stage][depth][block][configuration] (0 beyond the depth) and bonus[stage][depth]."""
+    def _sum(self, objective: SeparableObjective) -> _Sum:
         value = np.zeros((self.stages, self.exits, self.blocks, self.options))
         bonus = np.zeros((self.stages, self.exits))
         for s, walks in enumerate(objective.stages):
@@ -87,18 +109,14 @@ class Evaluator:
                     bonus[s, leave.depth_index] = leave.bonus
                     columns = walk.value.shape[1]
                     value[s, leave.depth_index, : leave.depth, :columns] = walk.value[: leave.depth]
-        return value, bonus
+        return _Sum(objective.base, value, bonus)
 
     def scores(self, networks: Networks) -> np.ndarray:
         objective = self.problem.objective
         if isinstance(objective, SeparableObjective):
-            total = np.full(len(networks), objective.base)
-            for s in range(self.stages):
-                depth = networks.depths[:, s]
-                for b in range(self.blocks):
-                    total += self.value[s, depth, b, networks.configs[:, s, b]]
-                total += self.bonus[s, depth]
-            return total
+            return self._sums[0].of(networks)
+        if isinstance(objective, IndexedObjective):
+            return objective.link(np.stack([index.of(networks) for index in self._sums], axis=1))
         rows = networks.rows(self.decisions)
         if isinstance(objective, CoupledObjective):
             entries = self.decisions.entries(rows)

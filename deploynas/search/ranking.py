@@ -10,16 +10,19 @@ slack.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from deploynas.search.frontier import Layer, end_stage, extend, problem_frontier
+from deploynas.search.frontier import problem_frontier
+from deploynas.search.indexed_frontier import indexed_k_best
+from deploynas.search.merging import Layer, end_stage, extend
+from deploynas.search.prefixes import IndexedProblem
 from deploynas.search.problem import Problem
 from deploynas.search.solver import separable
 from deploynas.space import Architecture
-from deploynas.space.coefficients import Cost, SeparableObjective, Walk
+from deploynas.space.coefficients import Cost, IndexedObjective, OneIndexObjective, SeparableObjective, Walk
 
 SLACK = 1e-9  # relative; a sum of a hundred terms is off by about 1e-14
 
@@ -40,6 +43,19 @@ class _Bound:
 
 def k_best(problem: Problem, count: int) -> list[tuple[float, Architecture]]:
     """(score, architecture) of the `count` best networks, best first; fewer if there are fewer."""
+    objective = problem.objective
+    if isinstance(objective, OneIndexObjective):  # those with the largest indices: a link never falls
+        best = _k_best(replace(problem, objective=objective.index), count)
+        scores = objective.linked(np.array([index for index, _ in best]))
+        return [(float(score), architecture) for score, (_, architecture) in zip(scores, best, strict=True)]
+    if isinstance(objective, IndexedObjective):
+        (cost,) = problem.additive
+        found = indexed_k_best(IndexedProblem.of(objective, cost, problem.allowed), count)
+        return [(float(found.accuracy[i]), problem.space.architecture(found.choices(i))) for i in range(len(found))]
+    return _k_best(problem, count)
+
+
+def _k_best(problem: Problem, count: int) -> list[tuple[float, Architecture]]:
     objective = separable(problem, "ranking networks")
     (cost,) = problem.additive
     known = problem_frontier(problem)

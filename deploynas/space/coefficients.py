@@ -1,8 +1,8 @@
 """What estimators and tables hand out to a search: what is maximised and what is limited, by coefficients.
 
-An estimator hands out an `Objective`: a score that separates by stage (eq. 3), one that couples stages (eq. 4), or
-one that can only be asked. A table hands out a `Cost`. Neither says how to search; a solver looks at the kind, and
-refuses one that it does not know.
+An estimator hands out an `Objective`: a score that separates by stage (eq. 3), one or several such sums behind an
+increasing link, a score that couples stages (eq. 4), or one that can only be asked. A table hands out a `Cost`. Neither
+says how to search; a solver looks at the kind, and refuses one that it does not know.
 
 Separable is the case that counts: within a stage and a depth every block adds its own worth, so prefixes of a
 network can be compared with each other and the frontier follows by merging.
@@ -22,6 +22,7 @@ import numpy as np
 from deploynas.errors import InputError
 from deploynas.space.architecture import Architecture
 from deploynas.space.decisions import Decisions, Depths, Ragged
+from deploynas.space.link import Link
 from deploynas.space.structure import Space
 
 Scale = Literal["accuracy", "ordinal"]  # a fraction, 0..1; or a number that only ranks, whatever its unit
@@ -97,6 +98,50 @@ class SeparableObjective(Objective):
                 total += float(walk.value[b, c])
             total += leave.bonus
         return total
+
+
+@dataclass(frozen=True)
+class IndexedObjective(Objective):
+    """link(u_1, ..., u_r): every index a sum in the form of eq. 3, the link increasing in each of them."""
+
+    indices: tuple[SeparableObjective, ...]
+    link: Link
+    scale: Scale = "accuracy"
+    form: ClassVar[str] = "a score of several sums behind a link"
+
+    def __post_init__(self) -> None:
+        if len(self.indices) != self.link.indices:
+            raise InputError(f"the link takes {self.link.indices} indices, got {len(self.indices)}")
+        if any(len(walks) != 1 for index in self.indices for walks in index.stages):
+            raise InputError("what a block adds to an index may not depend on the depth of its stage")
+
+    @classmethod
+    def of(cls, indices: tuple[SeparableObjective, ...], link: Link) -> IndexedObjective:
+        """A single index is a kind of its own, since more solvers can maximise it."""
+        return OneIndexObjective(indices, link) if len(indices) == 1 else IndexedObjective(indices, link)
+
+    def score(self, architecture: Architecture) -> float:
+        return float(self.link(np.array([[index.score(architecture) for index in self.indices]]))[0])
+
+
+@dataclass(frozen=True)
+class OneIndexObjective(IndexedObjective):
+    """link(u): whatever maximises the index maximises the score."""
+
+    form: ClassVar[str] = "a score of one sum behind a link"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.indices) != 1:
+            raise InputError(f"a score of one sum cannot have {len(self.indices)} indices")
+
+    @property
+    def index(self) -> SeparableObjective:
+        return self.indices[0]
+
+    def linked(self, index: np.ndarray) -> np.ndarray:
+        """Scores of networks whose indices are known."""
+        return self.link(index[:, None])
 
 
 @dataclass(frozen=True)

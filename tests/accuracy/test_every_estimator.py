@@ -38,10 +38,16 @@ def mlp(rng: np.random.Generator) -> StoredEstimator:
     return dn.fit_mlp(SPACE, seen, rng.uniform(0.5, 0.7, len(seen)))
 
 
+def indexed(rng: np.random.Generator) -> StoredEstimator:
+    seen = SPACE.architectures(SPACE.decisions.draw(60, rng))
+    return dn.fit_indexed(SPACE, seen, rng.uniform(0.5, 0.7, len(seen)), indices=2)
+
+
 MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "bilinear": bilinear,
     "quadratic": quadratic,
     "mlp": mlp,
+    "indexed": indexed,
 }
 NETWORKS = SPACE.architectures(SPACE.decisions.draw(40, np.random.default_rng(1)))
 every_kind = pytest.mark.parametrize("kind", ESTIMATORS)

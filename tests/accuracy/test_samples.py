@@ -7,7 +7,7 @@ import pytest
 from synthetic import Synthetic
 
 from deploynas.accuracy.estimation import EstimationSettings, estimate, learn, measure_contributions
-from deploynas.accuracy.registry import ESTIMATION_METHODS
+from deploynas.accuracy.registry import ESTIMATION_METHODS, SCORES
 from deploynas.accuracy.samples import PASSES, Samples
 from deploynas.errors import InputError
 
@@ -101,13 +101,16 @@ def test_per_decision_needs_a_pass_for_every_option(small):
         measure_contributions(samples, EstimationSettings(sampling="per-decision", passes=5))
 
 
-@pytest.mark.parametrize("method", ESTIMATION_METHODS)
-@pytest.mark.parametrize("score", ["accuracy", "log-likelihood"])
+@pytest.mark.parametrize(
+    ("method", "score"),
+    [(m, s) for m in ESTIMATION_METHODS for s in SCORES if (m, s) != ("indexed", "log-likelihood")],
+)
 def test_every_method_ranks_unseen_networks_and_says_so(small, method, score, tmp_path):
     from deploynas.accuracy.estimator_file import load_estimator
 
     samples = Samples(small, Synthetic(small, images=2000))
-    plan = EstimationSettings(method=method, score=score, passes=8 if method == "contributions" else 150, unseen=60)
+    passes = 8 if method in ("contributions", "indexed") else 150
+    plan = EstimationSettings(method=method, score=score, passes=passes, unseen=60)
     result = estimate(samples, plan, {"supernet": "synthetic"})
     validation = result.estimator.validation
     assert validation.networks == 60 and validation.kendall_tau > 0.5
@@ -120,6 +123,12 @@ def test_every_method_ranks_unseen_networks_and_says_so(small, method, score, tm
     assert loaded.provenance["method"] == method and loaded.provenance["supernet"] == "synthetic"
     network = small.heaviest()
     assert loaded.predict(network) == pytest.approx(result.estimator.predict(network))
+
+
+@pytest.mark.parametrize("asked", [{"score": "log-likelihood"}, {"sampling": "single-path"}, {"target_se": 0.001}])
+def test_what_an_indexed_fit_cannot_take_is_refused(asked):
+    with pytest.raises(InputError):
+        EstimationSettings(method="indexed", **asked)
 
 
 @pytest.mark.parametrize("field", ["method", "sampling", "estimand", "score"])

@@ -124,6 +124,19 @@ def test_explain_refuses_what_has_no_contributions(run, tmp_path):
         call("explain", tmp_path / "q.json")
 
 
+def test_an_indexed_estimator_is_written_searched_and_not_explained(run, estimated, tmp_path):
+    out = tmp_path / "i.json"
+    result = call("estimate", "--supernet", run, "--method", "indexed", "--passes", 3, "--validate", 12, "--out", out)
+    assert "deploynas search" in result.stderr
+    file = json.loads(out.read_text())
+    assert file["kind"] == "indexed" and file["provenance"]["form"] in ("additive", "one index", "two indices")
+    call("search", "--estimator", out, "--max-params", 1e6, "--top", 2, "--out", tmp_path / "found.json")
+    networks = json.loads((tmp_path / "found.json").read_text())["networks"]
+    assert len(networks) == 2 and all(network["optimal"] for network in networks)
+    with pytest.raises(InputError, match="depends on the rest of the network"):
+        call("explain", out)
+
+
 def test_search_reranks_by_measured_accuracy(run, estimated, tmp_path):
     options = ["--estimator", estimated, "--max-params", 1e6, "--top", 4, "--out", tmp_path / "found.json"]
     call("search", *options, "--rerank", run)

@@ -8,20 +8,26 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_problems import brute_force, budgets_of, instances, random_instance, random_quadratic, tiny_space
+from tiny_problems import (
+    brute_force,
+    budgets_of,
+    instances,
+    random_indexed,
+    random_instance,
+    random_quadratic,
+    tiny_space,
+)
 
 import deploynas as dn
-from deploynas.errors import GateError
+from deploynas.errors import GateError, InputError
 from deploynas.search.milp import Milp
 from deploynas.search.problem import Limit, Problem
 
 quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@settings(max_examples=3000, deadline=None, suppress_health_check=quiet)
-@given(st.data())
-def test_one_limit_equals_brute_force_to_the_last_bit(data):
-    space, estimator, (table,) = data.draw(instances())
+def check_one_limit(data, indices: int) -> None:
+    space, estimator, (table,) = data.draw(instances(indices=indices))
     limits = [Limit(table, data.draw(budgets_of(space, table)))]
     expected = brute_force(space, estimator, limits)
     if not expected:
@@ -34,9 +40,19 @@ def test_one_limit_equals_brute_force_to_the_last_bit(data):
     assert best.optimal
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=quiet)
-@given(instances())
-def test_the_frontier_is_every_undominated_point_and_nothing_else(instance):
+@settings(max_examples=3000, deadline=None, suppress_health_check=quiet)
+@given(st.data())
+def test_one_limit_equals_brute_force_to_the_last_bit(data):
+    check_one_limit(data, indices=0)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=quiet)
+@given(st.data(), st.integers(1, 2))
+def test_one_limit_on_sums_behind_a_link_equals_brute_force_to_the_last_bit(data, indices):
+    check_one_limit(data, indices)
+
+
+def check_frontier(instance) -> None:
     space, estimator, (table,) = instance
     points = {(table.predict(a), estimator.predict(a)) for a in space.enumerate()}
     expected, best = [], -math.inf
@@ -52,9 +68,19 @@ def test_the_frontier_is_every_undominated_point_and_nothing_else(instance):
 
 
 @settings(max_examples=1000, deadline=None, suppress_health_check=quiet)
-@given(st.data(), st.integers(2, 12))
-def test_the_k_best_equal_sorted_brute_force(data, k):
-    space, estimator, (table,) = data.draw(instances())
+@given(instances())
+def test_the_frontier_is_every_undominated_point_and_nothing_else(instance):
+    check_frontier(instance)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=quiet)
+@given(st.integers(1, 2).flatmap(lambda indices: instances(indices=indices)))
+def test_the_frontier_of_sums_behind_a_link_is_every_undominated_point_and_nothing_else(instance):
+    check_frontier(instance)
+
+
+def check_k_best(data, k: int, indices: int) -> None:
+    space, estimator, (table,) = data.draw(instances(indices=indices))
     limits = [Limit(table, data.draw(budgets_of(space, table)))]
     expected = brute_force(space, estimator, limits)[:k]
     if not expected:
@@ -63,6 +89,18 @@ def test_the_k_best_equal_sorted_brute_force(data, k):
     assert [r.accuracy for r in found] == [accuracy for accuracy, _ in expected]
     assert len({r.architecture for r in found}) == len(found)
     assert all(table.predict(r.architecture) <= limits[0].budget for r in found)
+
+
+@settings(max_examples=1000, deadline=None, suppress_health_check=quiet)
+@given(st.data(), st.integers(2, 12))
+def test_the_k_best_equal_sorted_brute_force(data, k):
+    check_k_best(data, k, indices=0)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=quiet)
+@given(st.data(), st.integers(2, 12), st.integers(1, 2))
+def test_the_k_best_by_sums_behind_a_link_equal_sorted_brute_force(data, k, indices):
+    check_k_best(data, k, indices)
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=quiet)
@@ -87,10 +125,11 @@ def test_several_limits_at_once_equal_brute_force(data, k, with_memory):
             assert use.predicted <= limit.budget
 
 
+@pytest.mark.parametrize("indices", [0, 1, 2])
 @settings(max_examples=250, deadline=None, suppress_health_check=quiet)
-@given(st.data())
-def test_a_limit_on_peak_memory_leaves_the_frontier_exact(data):
-    space, estimator, (table,) = data.draw(instances())
+@given(data=st.data())
+def test_a_limit_on_peak_memory_leaves_the_frontier_exact(data, indices):
+    space, estimator, (table,) = data.draw(instances(indices=indices))
     peaks = sorted({dn.Costs.of(space, a).peak_memory_bytes for a in space.enumerate()})
     limits = [
         Limit(table, data.draw(budgets_of(space, table))),
@@ -172,3 +211,59 @@ def test_equal_problems_have_equal_answers_with_ties_everywhere():
     # by hand: two to four blocks at 1 ms and 0.1 each; of equals the one that comes first
     assert [p.latency_ms for p in first] == [3.0, 4.0, 5.0]
     assert all(c == 0 for p in first for choice in p.architecture.choices for c in choice)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=quiet)
+@given(st.data(), st.integers(1, 3))
+def test_several_limits_on_one_sum_behind_a_link_equal_brute_force(data, k):
+    space, estimator, tables = data.draw(instances(tables=2, indices=1))
+    limits = [Limit(table, data.draw(budgets_of(space, table))) for table in tables]
+    expected = brute_force(space, estimator, limits)[:k]
+    if not expected:
+        return
+    found = dn.search(space, estimator, limits, top=k)
+    # the integer form tells sums apart by about 1e-9, and no link here is steeper than 40
+    np.testing.assert_allclose([r.accuracy for r in found], [a for a, _ in expected], rtol=0, atol=1e-6)
+    assert all(r.optimal and r.gap == 0 for r in found)
+
+
+def test_several_limits_on_two_sums_behind_a_link_are_refused_with_what_takes_them():
+    space = tiny_space([((1, 2), 3), ((1, 3), 2)])
+    estimator = random_indexed(space, 0, indices=2)
+    _, tables = random_instance(space, 0, tables=2)
+    limits = [Limit(table, 5.0) for table in tables]
+    with pytest.raises(InputError, match="one limit that adds up") as caught:
+        dn.search(space, estimator, limits)
+    assert "evolution" in caught.value.hint
+    best = brute_force(space, estimator, limits)[0][0]
+    for solver in ("evolution", "best-of"):
+        found = dn.search(space, estimator, limits, solver=solver)
+        assert found.accuracy <= best and not found.optimal and found.gap is None
+
+
+def test_one_sum_behind_a_link_is_found_by_the_integer_form_too(imagenet):
+    estimator = random_indexed(imagenet, 0, indices=1)
+    _, (table,) = random_instance(imagenet, 0)
+    exact, milp = (dn.search(imagenet, estimator, [Limit(table, 9.0)], solver=s, top=3) for s in ("exact", "milp"))
+    assert [r.accuracy for r in exact] == pytest.approx([r.accuracy for r in milp], abs=1e-9)
+
+
+def test_a_gap_in_the_index_is_one_in_the_score():
+    from deploynas.search.by_index import solve_by_index
+    from deploynas.search.solver import Solution
+
+    space = tiny_space([((1, 2), 3)])
+    estimator = random_indexed(space, 0, indices=1)
+    objective, network = estimator.objective(), space.smallest()
+
+    class Unsure:
+        handles = ()
+
+        def solve(self, problem, top, on_progress):
+            return [Solution(network, problem.score(network), "unsure", optimal=False, gap=0.5)]
+
+    problem = Problem.build(space, estimator, [])
+    (solution,) = solve_by_index(Unsure(), problem, objective, 1, lambda fraction, what: None)
+    index = objective.index.score(network)
+    assert solution.score == estimator.predict(network)
+    assert solution.score + solution.gap == pytest.approx(estimator.link(np.array([[index + 0.5]]))[0])

@@ -8,11 +8,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.indexed import Index, IndexedEstimator
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.blocks.inverted_residual import InvertedResidualConfig
 from deploynas.latency.table import LatencyTable
 from deploynas.search.problem import Limit
 from deploynas.space import Architecture, Space, Stage
+from deploynas.space.link import Link
 
 FASHION = Space.load("fashion")
 CONFIGS = tuple(InvertedResidualConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for kernel in (3, 5))
@@ -45,6 +48,20 @@ def brute_force(space: Space, estimator, limits: list[Limit]) -> list[tuple[floa
     return sorted(((estimator.predict(a), a) for a in inside), key=lambda found: -found[0])
 
 
+def random_link(rng: np.random.Generator, indices: int) -> Link:
+    units = int(rng.integers(0, 4))
+    offsets = rng.normal(size=int(rng.integers(0, 3)))
+    return Link(
+        constant=float(rng.normal()),
+        linear=rng.choice([0.0, 0.1, 1.0], size=indices),
+        rise=rng.choice([0.0, 0.5, 2.0], size=units),
+        steepness=rng.choice([0.0, 0.3, 1.0, 5.0], size=(units, indices)),
+        shift=rng.normal(size=units),
+        offsets=offsets,
+        weights=np.full(len(offsets), 1 / max(1, len(offsets))),
+    )
+
+
 SHAPES = st.lists(
     st.tuples(st.sampled_from([(1,), (2,), (1, 2), (1, 3), (2, 3), (1, 2, 3)]), st.integers(1, 3)),
     min_size=1,
@@ -57,8 +74,11 @@ WORTHS = ([-1.0, 0.0, 1.0], [-0.02, 0.0, 0.01, 0.03], None)
 
 
 @st.composite
-def instances(draw, tables: int = 1):
-    """(space, estimator, tables) with ties, negative contributions, zero latencies, single-depth stages."""
+def instances(draw, tables: int = 1, indices: int = 0):
+    """(space, estimator, tables) with ties, negative contributions, zero latencies, single-depth stages.
+
+    Without indices the estimator is a plain sum; a link may be flat or saturate, which makes more ties.
+    """
     space = tiny_space(draw(SHAPES))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))  # one draw: hypothesis is slow at hundreds
     worths, latencies = draw(st.sampled_from(WORTHS)), draw(st.sampled_from(LATENCIES))
@@ -69,7 +89,14 @@ def instances(draw, tables: int = 1):
     def latency() -> float:
         return rng.choice(latencies) if latencies else rng.uniform(0, 5)
 
-    estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
+    estimator: StoredEstimator
+    if indices:
+        sums = [
+            Index.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth)) for _ in range(indices)
+        ]
+        estimator = IndexedEstimator(space, tuple(sums), random_link(rng, indices))
+    else:
+        estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
     made = [LatencyTable.from_arrays(space, latency(), like_blocks(space, latency)) for _ in range(tables)]
     return space, estimator, made
 
@@ -94,6 +121,23 @@ def random_instance(space: Space, seed: int, tables: int = 1):
         LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2))) for _ in range(tables)
     ]
     return estimator, made
+
+
+def random_indexed(space: Space, seed: int, indices: int) -> IndexedEstimator:
+    """With a link that bends and rises everywhere."""
+    rng = np.random.default_rng(seed)
+    sums = [
+        Index.from_arrays(
+            space,
+            0.0,
+            like_depths(space, lambda: rng.normal(0, 0.2)),
+            like_blocks(space, lambda: rng.normal(0, 0.1)),
+        )
+        for _ in range(indices)
+    ]
+    bends = np.eye(indices) + 0.2
+    link = Link(0.6, np.full(indices, 0.02), np.full(indices, 0.1), bends, rng.normal(size=indices))
+    return IndexedEstimator(space, tuple(sums), link)
 
 
 def random_quadratic(space: Space, seed: int, pairs: int) -> QuadraticEstimator:

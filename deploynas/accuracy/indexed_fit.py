@@ -1,0 +1,281 @@
+"""Indexed estimators learned from whole networks with their accuracies, or from images that each took their own paths.
+
+Three forms compete: the shrunk additive one (a straight line as link), one index and two. Unless told which, a fit
+takes a richer form only where it predicts held-out networks (or images) better by more than two standard errors of the
+difference. Standard errors come from refits on resampled networks or images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from deploynas.accuracy.effects import basis_of, effects_of
+from deploynas.accuracy.index_model import (
+    Bernoulli,
+    Fitted,
+    Gaussian,
+    Likelihood,
+    Parts,
+    Shape,
+    fit_additive,
+    fit_linked,
+    refined,
+)
+from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices
+from deploynas.accuracy.learned import checked_accuracies
+from deploynas.accuracy.samples import Pass
+from deploynas.errors import InputError
+from deploynas.space import Architecture, Space
+from deploynas.space.link import Link
+
+Form = Literal["additive", "one index", "two indices"]
+FORMS: tuple[Form, ...] = ("additive", "one index", "two indices")
+UNITS = 8  # of the link
+REFITS = 32
+FOLDS = 3  # of networks
+HELD_OUT_IMAGES = 0.25
+FIRST_ANSWERS = 30_000  # that a fit begins with
+EASINESS_GROUPS = 16  # of images, in the link
+MANY_ENTRIES = 500_000  # of a design that is then kept in single precision
+
+
+def fit_indexed(
+    space: Space,
+    architectures: Sequence[Architecture],
+    accuracies: Sequence[float] | np.ndarray,
+    *,
+    indices: Literal[1, 2] | None = None,
+    seed: int = 0,
+) -> IndexedEstimator:
+    """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks."""
+    y = checked_accuracies(space, architectures, accuracies)
+    basis = _Basis(space)
+    data = _Networks(basis, basis.design(space.rows(architectures)), y)
+    folds = np.random.default_rng(seed).permutation(len(y)) % FOLDS
+    form = _named(indices) or _chosen(FORMS, [data.held_out_losses(folds == fold) for fold in range(FOLDS)])
+    fitted = data.fit(form)
+    link = _link(fitted.parts, data.level + data.scale * fitted.parts.constant, data.scale)
+    assert isinstance(fitted.likelihood, Gaussian)
+    return IndexedEstimator(
+        space,
+        basis.indices(fitted.parts.w, data.centre),
+        link,
+        basis.refits(fitted, data.design, data.centre, np.arange(len(y)), seed),
+        lack_of_fit=data.scale * fitted.likelihood.variance**0.5,
+        provenance={"form": form, "networks": len(y)},
+    )
+
+
+def fit_indexed_samples(
+    space: Space, passes: Sequence[Pass], *, indices: Literal[1, 2] | None = None, seed: int = 0
+) -> IndexedEstimator:
+    """Learn from passes over the same images, in which every image took a path of its own."""
+    if not passes:
+        raise InputError("a fit needs at least one pass")
+    images = len(passes[0].scores.right)
+    paths = np.concatenate([np.broadcast_to(p.paths, (images, p.paths.shape[1])) for p in passes])
+    right = np.concatenate([p.scores.right for p in passes]).astype(float)
+    image = np.tile(np.arange(images), len(passes))
+    basis = _Basis(space)
+    data = _Samples(basis, basis.design(paths), right, image)
+    out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
+    form = _named(indices) or _chosen(FORMS, [data.held_out_losses(out)])
+    fitted = data.fit(form)
+    return IndexedEstimator(
+        space,
+        basis.indices(fitted.parts.w, data.centre),
+        data.link(fitted),
+        basis.refits(fitted, data.design, data.centre, image, seed),
+        provenance={"form": form, "images": images, "passes": len(passes)},
+    )
+
+
+def _named(indices: Literal[1, 2] | None) -> Form | None:
+    if indices is None:
+        return None
+    if indices not in (1, 2):
+        raise InputError(f"an estimator has 1 or 2 indices, got {indices!r}")
+    return FORMS[indices]
+
+
+def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]]) -> Form:
+    """The richest form that predicts better than the simpler ones, by two standard errors of the difference."""
+    joined = {form: np.concatenate([fold[form] for fold in losses]) for form in forms}
+    best = forms[0]
+    for form in forms[1:]:
+        gain = joined[best] - joined[form]
+        if gain.mean() > 2 * gain.std(ddof=1) / len(gain) ** 0.5:
+            best = form
+    return best
+
+
+class _Basis:
+    """Paths as rows of a regression on sum-to-zero combinations of every decision's options."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.columns = basis_of(space.decisions)
+        effects = [self.columns.T @ effect for effect in effects_of(space.decisions)]
+        self.effects = [effect for effect in effects if np.abs(effect).max() > 1e-9]  # others have a single level
+        self.kinds = np.stack([effect @ effect.T for effect in self.effects])
+
+    def design(self, paths: np.ndarray) -> np.ndarray:
+        """One row per path; decisions that do not count are zero."""
+        decisions = self.space.decisions
+        counts = decisions.counts(paths)
+        dtype = np.float32 if len(paths) * self.columns.shape[1] > MANY_ENTRIES else np.float64
+        x = np.zeros((len(paths), self.columns.shape[1]), dtype=dtype)
+        for column, where in enumerate(decisions.slices):
+            table = self.columns[where]
+            own = np.flatnonzero(np.abs(table).max(axis=0) > 0)
+            x[:, own] = table[:, own][paths[:, column].astype(int)] * counts[:, column, None]
+        return x
+
+    def starts(self, w: np.ndarray, indices: int) -> list[np.ndarray]:
+        """Ways to share the weights of an additive fit: what a kind of effect explains, and the rest."""
+        if indices == 1:
+            return [w[None]]
+        found = []
+        for effect in self.effects:
+            if 1 < effect.shape[1] < len(w) // 2:
+                explained = effect @ np.linalg.lstsq(effect, w, rcond=1e-9)[0]
+                found.append((float(explained @ explained), np.stack([explained, w - explained])))
+        shares = [share for size, share in sorted(found, key=lambda f: -f[0]) if size < 0.9 * float(w @ w)]
+        noise = np.random.default_rng(0).normal(size=(2, len(w))) * np.abs(w)
+        return [np.stack([w, w]) / 2 + 0.5 * noise, *shares[:3]]
+
+    def indices(self, w: np.ndarray, centre: np.ndarray) -> Indices:
+        """Weights of the regression as contributions."""
+        found = []
+        for row in w:
+            depth, block = self.space.decisions.ragged(self.columns @ row)
+            found.append(Index.from_arrays(self.space, -float(centre @ row), depth, block))
+        return tuple(found)
+
+    def refits(
+        self, fitted: Fitted, design: np.ndarray, centre: np.ndarray, cluster: np.ndarray, seed: int
+    ) -> tuple[Indices, ...]:
+        """Indices of refits with random weights for all networks (or images) and for what was expected of them.
+
+        Weights are exponential (the Bayesian bootstrap), so that no decision is ever left without observations. One
+        Gauss-Newton step from the fit itself, with its link, is as good as a whole refit for small changes. What is
+        uncertain about the link is left out: intervals from few images are too narrow by that much.
+        """
+        rng = np.random.default_rng((seed, 1))
+        r, q = fitted.parts.w.shape
+        weights = rng.exponential(size=(REFITS, int(cluster.max()) + 1)) - 1
+        precision = fitted.expected.precision[: r * q, : r * q]
+        moved = rng.normal(size=(REFITS, r * q)) @ np.linalg.cholesky(precision).T
+        for start in range(0, len(design), 20_000):
+            rows = slice(start, start + 20_000)
+            t, slopes, _ = fitted.parts.jacobian(design[rows])
+            pull, _ = fitted.likelihood.pull(t, rows)
+            for i in range(r):
+                drawn = weights[:, cluster[rows]] * (pull * slopes[:, i])
+                moved[:, i * q : (i + 1) * q] += drawn.astype(design.dtype) @ design[rows]
+        steps = np.linalg.solve(fitted.curvature[: r * q, : r * q], moved.T).T.reshape(REFITS, r, q)
+        return tuple(self.indices(fitted.parts.w + step, centre) for step in steps)
+
+
+def _fit_form(form: Form, basis: _Basis, design: np.ndarray, likelihood: Likelihood) -> Fitted:
+    additive = fit_additive(design, likelihood, basis.kinds)
+    if form == "additive":
+        return additive
+    indices = FORMS.index(form)
+    starts = basis.starts(additive.parts.w[0], indices)
+    return fit_linked(design, additive, basis.kinds, Shape(indices, UNITS, design.shape[1]), starts)
+
+
+class _Networks:
+    """Whole networks, as rows of a design, and their accuracies."""
+
+    def __init__(self, basis: _Basis, rows: np.ndarray, y: np.ndarray) -> None:
+        self.basis, self.rows, self.y = basis, rows, y
+        self.centre = rows.mean(axis=0)
+        self.design = rows - self.centre
+        self.level, self.scale = float(y.mean()), float(y.std()) or 1.0
+
+    def fit(self, form: Form) -> Fitted:
+        """In units of the standard deviation of the accuracies."""
+        return _fit_form(form, self.basis, self.design, Gaussian((self.y - self.level) / self.scale, 0.1))
+
+    def held_out_losses(self, out: np.ndarray) -> dict[Form, np.ndarray]:
+        """Squared errors on the networks left out."""
+        inside, losses = _Networks(self.basis, self.rows[~out], self.y[~out]), {}
+        for form in FORMS:
+            t = inside.fit(form).parts.t(self.rows[out] - inside.centre)
+            losses[form] = (inside.level + inside.scale * t - self.y[out]) ** 2
+        return losses
+
+
+class _Samples:
+    """Images, numbered, and the paths they took, as rows of a design: right (1) or wrong (0) for each."""
+
+    def __init__(self, basis: _Basis, rows: np.ndarray, right: np.ndarray, image: np.ndarray) -> None:
+        self.basis, self.rows, self.right, self.image = basis, rows, right, image
+        self.centre = rows.mean(axis=0, dtype=float)
+        self.design = rows - self.centre.astype(rows.dtype)
+        self.visits = np.bincount(image)
+        self.share = np.bincount(image, weights=right)
+        self.mean = float(np.clip(right.mean(), 1e-3, 1 - 1e-3))
+
+    def easiness(self, right: np.ndarray, visits: np.ndarray) -> np.ndarray:
+        """Log odds of an image against those of all, its answers joined by one that is right as often as all are."""
+        p = (right + self.mean) / (visits + 1)
+        return np.log(p / (1 - p)) - np.log(self.mean / (1 - self.mean))
+
+    def likelihood(self) -> Bernoulli:
+        """The easiness that an answer is judged by leaves out that answer itself."""
+        others = self.share[self.image] - self.right, self.visits[self.image] - 1
+        return Bernoulli(self.right, self.easiness(*others))
+
+    def fit(self, form: Form) -> Fitted:
+        """On some of the answers first, where there are many: all of them then need few steps."""
+        likelihood = self.likelihood()
+        if len(self.right) <= 2 * FIRST_ANSWERS:
+            return _fit_form(form, self.basis, self.design, likelihood)
+        some = np.random.default_rng(0).choice(len(self.right), FIRST_ANSWERS, replace=False)
+        first = _fit_form(form, self.basis, self.design[some], Bernoulli(self.right[some], likelihood.offset[some]))
+        assert isinstance(first.likelihood, Bernoulli)
+        return refined(self.design, first, replace(likelihood, slope=first.likelihood.slope), self.basis.kinds)
+
+    def held_out_losses(self, out: np.ndarray) -> dict[Form, np.ndarray]:
+        """Minus the log-likelihood of the answers of each image left out."""
+        part = out[self.image]
+        inside, outside = (
+            _Samples(self.basis, self.rows[rows], self.right[rows], np.unique(self.image[rows], return_inverse=True)[1])
+            for rows in (~part, part)
+        )
+        losses, offset = {}, outside.likelihood().offset
+        for form in FORMS:
+            fitted = inside.fit(form)
+            assert isinstance(fitted.likelihood, Bernoulli)
+            odds = fitted.parts.t(outside.rows - inside.centre.astype(outside.rows.dtype))
+            odds = odds + fitted.likelihood.slope * offset
+            losses[form] = np.bincount(outside.image, weights=np.logaddexp(0, odds) - outside.right * odds)
+        return losses
+
+    def link(self, fitted: Fitted) -> Link:
+        """Through the mean over images, in groups of equal easiness; its level is that of the answers."""
+        assert isinstance(fitted.likelihood, Bernoulli)
+        known = self.visits > 0
+        easiness = np.sort(fitted.likelihood.slope * self.easiness(self.share[known], self.visits[known]))
+        groups = np.array_split(easiness, min(EASINESS_GROUPS, len(easiness)))
+        weights = np.array([len(group) for group in groups]) / len(easiness)
+        link = _link(fitted.parts, fitted.parts.constant)
+        link = replace(link, offsets=np.array([group.mean() for group in groups]), weights=weights)
+        some = slice(None, None, max(1, len(self.design) // 20_000))
+        u = (self.design[some] @ fitted.parts.w.T.astype(self.design.dtype)).astype(float)
+        low, high = link.constant - 5, link.constant + 5
+        for _ in range(40):
+            link = replace(link, constant=(low + high) / 2)
+            low, high = (link.constant, high) if link(u).mean() < self.right.mean() else (low, link.constant)
+        return link
+
+
+def _link(parts: Parts, constant: float, scale: float = 1.0) -> Link:
+    return Link(constant, scale * parts.linear, scale * parts.rise, parts.steepness, parts.shift)
