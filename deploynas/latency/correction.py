@@ -82,13 +82,11 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     """
     if count == 0:
         return []
-    depths = [(stage.depths[0], stage.max_depth) for stage in space.stages]
-    candidates = dict.fromkeys([space.smallest(), space.heaviest()])
-    for _ in range(CANDIDATES):
+    rows = space.decisions.draw(CANDIDATES, rng)
+    for s, stage in enumerate(space.stages):
         # depth by depth at one end or the other: random networks are all much alike
-        chosen = [ends[rng.integers(2)] for ends in depths]
-        choices = [rng.integers(len(s.configs), size=d).tolist() for s, d in zip(space.stages, chosen, strict=True)]
-        candidates[space.architecture(choices)] = None
+        rows[:, s] = rng.choice([0, len(stage.depths) - 1], size=CANDIDATES)
+    candidates = dict.fromkeys([space.smallest(), space.heaviest(), *space.architectures(rows)])
     networks = list(candidates)
     # before anything is measured, what a block does (MACs) and what it moves stand for what it takes
     rows = np.array([_features(space, network) for network in networks])
