@@ -6,21 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_spaces import TINY
 
 from deploynas.device import Device, Effort
 from deploynas.space import Space
-
-TINY = """
-name: tiny
-input: {channels: 1, height: 16, width: 12}
-classes: 3
-stem: {out: 8, stride: 2, activation: hard_swish}
-first: {out: 8, kernel: 3, stride: 1, activation: relu}
-stages:
-  - {out: 8, stride: 1, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0, 0.25]}
-  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 3], ratios: [2.5], kernels: [3, 5], se: [0]}
-head: {features: 24, hidden: 16, activation: hard_swish}
-"""
 
 
 @pytest.fixture

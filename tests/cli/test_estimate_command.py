@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from tiny_spaces import SMALL
 
 from deploynas.cli import group
 from deploynas.errors import DeployNASError, InputError
@@ -17,22 +18,11 @@ from deploynas.space import Space
 from deploynas.supernet.network import Supernet
 from deploynas.training.data import load_data
 
-SPACE = """
-name: small
-input: {channels: 1, height: 28, width: 28}
-classes: 10
-stem: {out: 8, stride: 2, activation: relu}
-stages:
-  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0, 0.25]}
-  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
-head: {features: 16, activation: hard_swish}
-"""
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    (folder / "small.yaml").write_text(SPACE)
+    (folder / "small.yaml").write_text(SMALL)
     space = Space.load(folder / "small.yaml")
     torch.manual_seed(0)
     about = {"data": load_data("fashion-mini", space).describe().model_dump()}

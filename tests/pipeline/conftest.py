@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_spaces import MINI
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.latency.table import LatencyTable
@@ -14,16 +15,6 @@ from deploynas.space import Space
 from deploynas.supernet.network import Supernet
 from deploynas.training.data import load_data
 
-SPACE = """
-name: mini
-input: {channels: 1, height: 28, width: 28}
-classes: 10
-stem: {out: 8, stride: 2, activation: relu}
-stages:
-  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3, 5], se: [0, 0.25]}
-  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
-head: {features: 32, activation: hard_swish}
-"""
 DEVICE = """
 name: quick
 provider: cpu
@@ -43,7 +34,7 @@ def one_thread():
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    (folder / "mini.yaml").write_text(SPACE)
+    (folder / "mini.yaml").write_text(MINI)
     (folder / "quick.yaml").write_text(DEVICE)
     space, rng = Space.load(folder / "mini.yaml"), np.random.default_rng(0)
     torch.manual_seed(0)

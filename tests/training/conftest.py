@@ -6,22 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_spaces import MINI
 
 from deploynas.space import Space
 from deploynas.training.recipe import Recipe
 
-SPACE = """
-schema: deploynas/space
-schema_version: 1
-name: tiny
-input: {channels: 1, height: 28, width: 28}
-classes: 10
-stem: {out: 8, stride: 2, activation: relu}
-stages:
-  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3, 5], se: [0, 0.25]}
-  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
-head: {features: 32, activation: hard_swish}
-"""
 SETTINGS = [
     "w_h.epochs=1",
     "w_h.batch=500",
@@ -46,7 +35,7 @@ def one_thread():
 @pytest.fixture
 def space_file(tmp_path) -> Path:
     path = tmp_path / "tiny.yaml"
-    path.write_text(SPACE)
+    path.write_text(MINI)
     return path
 
 

@@ -62,10 +62,10 @@ def environment(threads: int = 1) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory) -> Path:
     """One uninterrupted run that the others are compared with."""
-    from conftest import SPACE
+    from tiny_spaces import MINI
 
     folder = tmp_path_factory.mktemp("reference")
-    (folder / "tiny.yaml").write_text(SPACE)
+    (folder / "tiny.yaml").write_text(MINI)
     subprocess.run([sys.executable, *command(folder / "tiny.yaml", folder / "run")], env=environment(), check=True)
     return folder / "run" / "supernet"
 
