@@ -46,7 +46,8 @@ def command(as_json: bool) -> None:
             say(f"warning: {path} cannot be used: {status.removeprefix('broken: ')}")
     ready = [name for name, _, _, status in listed if status == READY]
     if ready:
-        say(f"next: deploynas profile --device {ready[0]} --space fashion")
+        simplest = min(ready, key=lambda name: (len(name), name))
+        say(f"next: deploynas profile --device {simplest} --space fashion")
 
 
 def _examined(path: Path) -> tuple[Device | None, str]:
