@@ -6,21 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_settings import SETTINGS
 from tiny_spaces import MINI
 
 from deploynas.space import Space
 from deploynas.training.recipe import Recipe
-
-SETTINGS = [
-    "w_h.epochs=1",
-    "w_h.batch=500",
-    "w_h.warmup_epochs=0",
-    "w_star.epochs=1",
-    "w_star.batch=500",
-    "w_star.warmup_epochs=0",
-    "recalibration_images=500",
-    "report_networks=2",
-]
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import SETTINGS
+from quick_settings import SETTINGS
 from torch import nn
 
 from deploynas.errors import DeployNASError, InputError
