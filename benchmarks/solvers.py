@@ -22,6 +22,7 @@ import native_solvers
 import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.blocks.inverted_residual import InvertedResidualConfig
 from deploynas.costs import resource_table
 from deploynas.files import now, write_json
 from deploynas.latency.table import LatencyTable
@@ -31,7 +32,7 @@ from deploynas.search.exact import Exact
 from deploynas.search.frontier import Frontier, frontier
 from deploynas.search.milp import Milp
 from deploynas.search.problem import Limit, Problem
-from deploynas.space import Architecture, BlockConfig, Space
+from deploynas.space import Architecture, Space
 
 RESULTS = Path(__file__).parent / "results" / "solvers.json"
 BUDGETS = (0.05, 0.15, 0.3, 0.45, 0.6, 0.8)  # of the way from the fastest network to the best
@@ -192,7 +193,9 @@ def scaling() -> list[dict[str, Any]]:
 def wide_space(stages: int, blocks: int, configs: int) -> Space:
     """Stages of the `imagenet` space, made longer and richer."""
     imagenet = Space.load("imagenet")
-    choices = [BlockConfig(1 + r / 2, k, se) for r in range(13) for k in (3, 5) for se in (0.0, 0.25)][:configs]
+    choices = [InvertedResidualConfig(1 + r / 2, k, se) for r in range(13) for k in (3, 5) for se in (0.0, 0.25)][
+        :configs
+    ]
     depths = tuple(range(min(2, blocks), blocks + 1))
     made = tuple(
         replace(imagenet.stages[min(s, 4)], stride=1 + (s < 3), depths=depths, configs=tuple(choices))
