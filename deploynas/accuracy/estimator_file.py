@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from deploynas.accuracy.expectation import Expectation
 from deploynas.accuracy.registry import ESTIMATORS, require_known
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
@@ -108,6 +109,15 @@ class StoredEstimator(ABC):
     @abstractmethod
     def predict_se(self, architecture: Architecture) -> float | None:
         """How uncertain a prediction is; None when that is not known."""
+
+    def expected(self, score: float) -> float:
+        """The accuracy to expect of networks with this prediction: what such networks measured, where that is known."""
+        found = self.validation.expected(score) if self.validation else None
+        return score if found is None else found
+
+    def expect(self, architecture: Architecture) -> Expectation:
+        """The one accuracy that people are shown, with its standard error."""
+        return Expectation(self.expected(self.predict(architecture)), self.predict_se(architecture))
 
     @abstractmethod
     def objective(self) -> Objective:
