@@ -137,7 +137,11 @@ class IndexedEstimator(StoredEstimator):
 
     def predict_rows(self, rows: np.ndarray) -> np.ndarray:
         """Of many networks, as rows of decisions; equal to `predict` but for rounding."""
-        return self.link(self._totals(self.indices, self.space.decisions.active(rows)))
+        return self.link(self.totals(rows))
+
+    def totals(self, rows: np.ndarray) -> np.ndarray:
+        """(rows, indices): the indices of many networks."""
+        return self._totals(self.indices, self.space.decisions.active(rows))
 
     def draws(self, rows: np.ndarray) -> np.ndarray:
         """(refits, rows): the predictions of every refit."""

@@ -33,7 +33,7 @@ def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     noise = basis.T @ own @ covariance @ own.T @ basis
     kinds = [basis.T @ kind for kind in effects_of(decisions)]
     # a factor with one level has no effects
-    prior = _prior([kind @ kind.T for kind in kinds if np.abs(kind).max() > 1e-9], observed, noise)
+    prior = covariance_of_effects([kind @ kind.T for kind in kinds if np.abs(kind).max() > 1e-9], observed, noise)
     gain = prior @ np.linalg.pinv(prior + noise, hermitian=True)
     spread = back @ basis @ (prior - gain @ prior) @ basis.T @ back.T
     return replace(
@@ -44,7 +44,7 @@ def shrunk(found: Contributions, estimand: Estimand) -> Contributions:
     )
 
 
-def _prior(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def covariance_of_effects(kinds: list[np.ndarray], observed: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """The covariance of the true contributions: a variance for every kind of effect, by maximum likelihood.
 
     Each step multiplies a variance by the square root of how much of that kind is seen over how much is expected,
