@@ -11,6 +11,7 @@ import numpy as np
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed_samples
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
@@ -60,11 +61,13 @@ class EstimationSettings:
         if self.target_se is not None and not 0 < self.target_se < 1:
             raise InputError(f"a target standard error is a fraction of accuracy, 0..1, got {self.target_se}")
         if self.target_se is not None and self.method != "contributions":
-            raise InputError("only contributions are measured until a standard error is reached")
+            raise InputError(
+                "only contributions are measured until a standard error is reached", hint="`--method contributions`"
+            )
         if self.method == "indexed" and (self.sampling, self.score) != ("pooled", "accuracy"):
             raise InputError(
                 f"`indexed` reads right and wrong answers of pooled passes, not `{self.sampling}`, `{self.score}`",
-                hint="leave `--sampling` and `--score` out",
+                hint="`--method contributions`, or leave `--sampling` and `--score` out",
             )
         if self.unseen != 0 and self.unseen < MIN_NETWORKS:
             raise InputError(f"validation takes at least {MIN_NETWORKS} networks, or 0, got {self.unseen}")
@@ -121,9 +124,28 @@ def estimate(
     estimator = replace(estimator, provenance=about)
     if settings.unseen:
         unseen = _take(samples, "unseen", range(settings.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
-        curve = measure_curve(estimator, samples, unseen, lambda f, what: on_progress(share + 0.35 + 0.05 * f, what))
-        estimator = replace(estimator, validation=validate(estimator, unseen).model_copy(update={"curve": curve}))
+        validation = validate(estimator, unseen)
+        if isinstance(estimator, IndexedEstimator):  # its link saturates as accuracy does
+            estimator = with_lack_of_fit(estimator, unseen)
+        else:
+            near_the_best = measure_curve(
+                estimator, samples, unseen, lambda f, what: on_progress(0.95 + 0.05 * f, what)
+            )
+            validation = validation.model_copy(update={"curve": near_the_best})
+        estimator = replace(estimator, validation=validation)
     return Estimate(estimator, passes, largest)
+
+
+def with_lack_of_fit(estimator: IndexedEstimator, unseen: Sequence[Pass]) -> IndexedEstimator:
+    """What the scatter of the refits does not explain of the errors on unseen networks.
+
+    All were judged on the same images, so what the refits have in common, the level of these images, explains nothing.
+    """
+    rows = np.stack([p.paths[0] for p in unseen])
+    draws = estimator.draws(rows)
+    scatter = (draws - draws.mean(axis=1, keepdims=True)).var(axis=0, ddof=1)
+    errors = estimator.predict_rows(rows) - means(unseen, "accuracy")
+    return replace(estimator, lack_of_fit=float(np.maximum((errors**2 - scatter).mean(), 0.0)) ** 0.5)
 
 
 def measure_contributions(

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 ROUNDS = 12  # of variances
-TRIAL_ROUNDS = 3  # of each of several starts
+TRIAL_ROUNDS, TRIAL_ROWS = 3, 8_000  # of each of several starts
 REFINING_ROUNDS = 5
 STEPS = 4  # of Gauss-Newton between them, at most
 LAST_STEPS = 8
@@ -39,6 +39,10 @@ class Likelihood(Protocol):
         """How much each row pulls its t upwards (minus the slope of the loss), and the loss's curvature."""
         ...
 
+    def of(self, rows: slice) -> Likelihood:
+        """Of some of the rows."""
+        ...
+
     def adapted(self, t: np.ndarray, parameters: float) -> Likelihood:
         """With what it has of its own re-estimated, after a fit of so many effective parameters."""
         ...
@@ -56,6 +60,9 @@ class Gaussian:
 
     def pull(self, t: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         return (self.y[rows] - t) / self.variance, np.full(len(t), 1 / self.variance)
+
+    def of(self, rows: slice) -> Gaussian:
+        return replace(self, y=self.y[rows])
 
     def adapted(self, t: np.ndarray, parameters: float) -> Gaussian:
         left = max(len(self.y) - parameters, 0.1 * len(self.y))
@@ -77,6 +84,9 @@ class Bernoulli:
     def pull(self, t: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
         p = _sigmoid(t + self.slope * self.offset[rows])
         return self.right[rows] - p, p * (1 - p)
+
+    def of(self, rows: slice) -> Bernoulli:
+        return replace(self, right=self.right[rows], offset=self.offset[rows])
 
     def adapted(self, t: np.ndarray, parameters: float) -> Bernoulli:
         p = _sigmoid(t + self.slope * self.offset)
@@ -201,9 +211,11 @@ def fit_linked(
     variances = np.repeat(additive.variances, r, axis=0)
     states = [_State(shape, np.concatenate([w.ravel(), link]), variances, additive.likelihood, 1e-2) for w in starts]
     if len(states) > 1:
-        tried = [_fit(design, state, (link, sd**-2.0), kinds, TRIAL_ROUNDS, spread) for state in states]
+        few = slice(None, TRIAL_ROWS)
+        trials = [replace(state, likelihood=state.likelihood.of(few)) for state in states]
+        tried = [_fit(design[few], state, (link, sd**-2.0), kinds, TRIAL_ROUNDS, spread) for state in trials]
         best = min(tried, key=lambda fit: fit.surprise)
-        states = [_State(shape, best.theta, best.variances, best.likelihood, 1e-2)]
+        states = [_State(shape, best.theta, best.variances, additive.likelihood, 1e-2)]
     return _fit(design, states[0], (link, sd**-2.0), kinds, ROUNDS, spread)
 
 

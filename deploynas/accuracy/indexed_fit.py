@@ -8,7 +8,8 @@ difference. Standard errors come from refits on resampled networks or images.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ UNITS = 8  # of the link
 REFITS = 32
 FOLDS = 3  # of networks
 HELD_OUT_IMAGES = 0.25
-FIRST_ANSWERS = 30_000  # that a fit begins with
+FIRST_ANSWERS = 20_000  # that a fit begins with
 EASINESS_GROUPS = 16  # of images, in the link
 MANY_ENTRIES = 500_000  # of a design that is then kept in single precision
 
@@ -81,15 +82,21 @@ def fit_indexed_samples(
     right = np.concatenate([p.scores.right for p in passes]).astype(float)
     image = np.tile(np.arange(images), len(passes))
     basis = _Basis(space)
-    data = _Samples(basis, basis.design(paths), right, image)
-    out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
-    form = _named(indices) or _chosen(FORMS, [data.held_out_losses(out)])
-    fitted = data.fit(form)
-    link = data.link(fitted)
+    data = _Samples.of(basis, basis.design(paths), right, image)
+    form = _named(indices)
+    if form is None:
+        out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
+        inside, outside = data.part(~out), data.part(out)
+        tried = {one: inside.fit(inside.first_fit(one)) for one in FORMS}
+        form = _chosen(FORMS, [{one: outside.losses(first) for one, first in tried.items()}])
+        first = tried[form]
+    else:
+        first = data.first_fit(form)
+    fitted = data.fit(first)
     return IndexedEstimator(
         space,
         basis.indices(fitted.parts.w, data.centre),
-        link,
+        data.link(fitted),
         basis.refits(fitted, data, 1.0, seed),
         provenance={"form": form, "images": images, "passes": len(passes)},
     )
@@ -185,9 +192,14 @@ class _Basis:
 class Observed(Protocol):
     """What a form is fitted to: rows of a design, centred, and which of them are resampled together."""
 
-    design: np.ndarray
-    centre: np.ndarray
-    cluster: np.ndarray
+    @property
+    def design(self) -> np.ndarray: ...
+
+    @property
+    def centre(self) -> np.ndarray: ...
+
+    @property
+    def cluster(self) -> np.ndarray: ...
 
 
 def _fit_form(form: Form, basis: _Basis, design: np.ndarray, likelihood: Likelihood) -> Fitted:
@@ -222,53 +234,65 @@ class _Networks:
         return losses
 
 
+@dataclass(frozen=True)
 class _Samples:
-    """Images, numbered, and the paths they took, as rows of a design: right (1) or wrong (0) for each."""
+    """Images, numbered, and the paths they took, as centred rows of a design: right (1) or wrong (0) for each."""
 
-    def __init__(self, basis: _Basis, rows: np.ndarray, right: np.ndarray, image: np.ndarray) -> None:
-        self.basis, self.rows, self.right, self.image = basis, rows, right, image
-        self.cluster = image
-        self.centre = rows.mean(axis=0, dtype=float)
-        self.design = rows - self.centre.astype(rows.dtype)
-        self.visits = np.bincount(image)
-        self.share = np.bincount(image, weights=right)
-        self.mean = float(np.clip(right.mean(), 1e-3, 1 - 1e-3))
+    basis: _Basis
+    centre: np.ndarray
+    design: np.ndarray
+    right: np.ndarray
+    cluster: np.ndarray  # the image of each row
+
+    @classmethod
+    def of(cls, basis: _Basis, rows: np.ndarray, right: np.ndarray, image: np.ndarray) -> _Samples:
+        centre = rows.mean(axis=0, dtype=float)
+        return cls(basis, centre, rows - centre.astype(rows.dtype), right, image)
+
+    def part(self, images: np.ndarray) -> _Samples:
+        """Of some of the images, numbered anew; around the same centre, so that a fit of one part is one of all."""
+        rows = images[self.cluster]
+        numbered = np.unique(self.cluster[rows], return_inverse=True)[1]
+        return replace(self, design=self.design[rows], right=self.right[rows], cluster=numbered)
+
+    @cached_property
+    def visits(self) -> np.ndarray:
+        return np.bincount(self.cluster)
+
+    @cached_property
+    def share(self) -> np.ndarray:
+        """How often each image was answered right."""
+        return np.bincount(self.cluster, weights=self.right)
 
     def easiness(self, right: np.ndarray, visits: np.ndarray) -> np.ndarray:
         """Log odds of an image against those of all, its answers joined by one that is right as often as all are."""
-        p = (right + self.mean) / (visits + 1)
-        return np.log(p / (1 - p)) - np.log(self.mean / (1 - self.mean))
+        mean = float(np.clip(self.right.mean(), 1e-3, 1 - 1e-3))
+        p = (right + mean) / (visits + 1)
+        return np.log(p / (1 - p)) - np.log(mean / (1 - mean))
 
     def likelihood(self) -> Bernoulli:
         """The easiness that an answer is judged by leaves out that answer itself."""
-        others = self.share[self.image] - self.right, self.visits[self.image] - 1
+        others = self.share[self.cluster] - self.right, self.visits[self.cluster] - 1
         return Bernoulli(self.right, self.easiness(*others))
 
-    def fit(self, form: Form) -> Fitted:
-        """On some of the answers first, where there are many: all of them then need few steps."""
+    def first_fit(self, form: Form) -> Fitted:
+        """To some of the answers, if there are many."""
         likelihood = self.likelihood()
         if len(self.right) <= 2 * FIRST_ANSWERS:
             return _fit_form(form, self.basis, self.design, likelihood)
         some = np.random.default_rng(0).choice(len(self.right), FIRST_ANSWERS, replace=False)
-        first = _fit_form(form, self.basis, self.design[some], Bernoulli(self.right[some], likelihood.offset[some]))
-        assert isinstance(first.likelihood, Bernoulli)
-        return refined(self.design, first, replace(likelihood, slope=first.likelihood.slope), self.basis.kinds)
+        return _fit_form(form, self.basis, self.design[some], Bernoulli(self.right[some], likelihood.offset[some]))
 
-    def held_out_losses(self, out: np.ndarray) -> dict[Form, np.ndarray]:
-        """Minus the log-likelihood of the answers of each image left out."""
-        part = out[self.image]
-        inside, outside = (
-            _Samples(self.basis, self.rows[rows], self.right[rows], np.unique(self.image[rows], return_inverse=True)[1])
-            for rows in (~part, part)
-        )
-        losses, offset = {}, outside.likelihood().offset
-        for form in FORMS:
-            fitted = inside.fit(form)
-            assert isinstance(fitted.likelihood, Bernoulli)
-            odds = fitted.parts.t(outside.rows - inside.centre.astype(outside.rows.dtype))
-            odds = odds + fitted.likelihood.slope * offset
-            losses[form] = np.bincount(outside.image, weights=np.logaddexp(0, odds) - outside.right * odds)
-        return losses
+    def fit(self, first: Fitted) -> Fitted:
+        """To all answers, which takes few steps from a fit to some of them."""
+        assert isinstance(first.likelihood, Bernoulli)
+        return refined(self.design, first, replace(self.likelihood(), slope=first.likelihood.slope), self.basis.kinds)
+
+    def losses(self, fitted: Fitted) -> np.ndarray:
+        """Minus the log-likelihood of the answers of each image."""
+        assert isinstance(fitted.likelihood, Bernoulli)
+        odds = fitted.parts.t(self.design) + fitted.likelihood.slope * self.likelihood().offset
+        return np.bincount(self.cluster, weights=np.logaddexp(0, odds) - self.right * odds)
 
     def link(self, fitted: Fitted) -> Link:
         """Through the mean over images, in groups of equal easiness; its level is that of the answers."""

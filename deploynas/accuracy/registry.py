@@ -17,11 +17,12 @@ ESTIMATORS = {
     "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
 }
 
-# `contributions` are measured (eq. 3 and 6); the others are learned from whole networks: `bilinear` has the form of
-# eq. 3, `coupled` that of eq. 8, where a block's worth depends on the depth of every stage, `quadratic` that of eq. 9;
-# `indexed` reads the samples of contributions: one or two sums behind an increasing link
-Method = Literal["contributions", "bilinear", "coupled", "quadratic", "mlp", "indexed"]
-ESTIMATION_METHODS: tuple[Method, ...] = ("contributions", "bilinear", "coupled", "quadratic", "mlp", "indexed")
+# `indexed`: one or two sums behind an increasing link, or a plain sum on the scale of log odds where those do not
+# predict held-out images better; `contributions` are measured with the same passes (eq. 3 and 6). The others are
+# learned from whole networks: `bilinear` has the form of eq. 3, `coupled` that of eq. 8, where a block's worth depends
+# on the depth of every stage, `quadratic` that of eq. 9
+Method = Literal["indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp"]
+ESTIMATION_METHODS: tuple[Method, ...] = ("indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp")
 
 # how the paths of validation passes are drawn: one for each image, one for each batch, or one option fixed for all
 Sampling = Literal["pooled", "single-path", "per-decision"]

@@ -51,13 +51,14 @@ def command(
             f"{settings.target_se:g}: more passes help as long as it falls, then only more images do"
         )
     say(f"wrote {saved.path}; passes are kept in {saved.samples}")
-    explained = settings.method in ("contributions", "bilinear")
+    explained = settings.method in ("indexed", "contributions", "bilinear")
     say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, supernet.space)}")
 
 
 def _show(found: Estimate) -> None:
     about = found.estimator.provenance
-    rows = [["method", about["method"]], ["passes", f"{found.passes} of {about['images']} images"]]
+    form = f", {about['form']}" if "form" in about else ""
+    rows = [["method", f"{about['method']}{form}"], ["passes", f"{found.passes} of {about['images']} images"]]
     if found.largest_se is not None:
         rows.append(["largest standard error", f"{100 * found.largest_se:.3f} points"])
     validation = found.estimator.validation

@@ -65,8 +65,8 @@ def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Opt
     """What to estimate and how; `estimation_of` reads them."""
     return with_options(
         click.option(
-            "--method", type=click.Choice(ESTIMATION_METHODS), default="contributions", show_default=True,
-            help="Measured contributions, `indexed` from the same passes, or a form learned from whole networks.",
+            "--method", type=click.Choice(ESTIMATION_METHODS), default="indexed", show_default=True,
+            help="Sums behind a link, contributions from the same passes, or a form learned from whole networks.",
         ),
         click.option(
             "--sampling", type=click.Choice(SAMPLINGS), default="pooled", show_default=True,
