@@ -222,6 +222,13 @@ def test_the_networks_of_a_search_parse_and_print_again(name: str) -> None:
         assert table.predict(table.space.architecture(point.choices)) == point.latency_ms
 
 
+def test_the_accuracy_of_a_search_of_before_is_the_one_to_expect() -> None:
+    (written,) = json.loads((GOLDEN / "search-result.one.json").read_text())["networks"]
+    (network,) = SearchFile.load(GOLDEN / "search-result.one.json").networks
+    assert network.score == written["accuracy"] != written["expected_accuracy"]
+    assert network.accuracy == written["expected_accuracy"] and network.accuracy_interval is None
+
+
 def test_the_recorded_comparison_is_made_again() -> None:
     recorded = parse_json(GOLDEN / "comparison.benches.json", Comparison)
     again = compare(GOLDEN / "bench.base.json", GOLDEN / "bench.new.json", threshold=recorded.threshold)

@@ -22,10 +22,8 @@ from deploynas.search.frontier import frontier
 from deploynas.search.problem import Limit, Problem
 from deploynas.search.result import SearchResult, one_each
 from deploynas.search.result_file import (
-    FrontierRecord,
-    NetworkRecord,
     SearchFile,
-    frontier_records,
+    frontier_record,
     input_record,
     network_record,
     sharing_records,
@@ -147,8 +145,8 @@ def whole_frontier(request: SearchRequest, thin: int | None = None) -> SearchAns
     thinned = f", those of {thin} even budgets shown" if thin else ""
     remark = f"{len(points)} optimal networks of {how_many(request.space.size())}{thinned}"
     answer = _answer(request, [], (), None, remark)
-    answer.document.frontier = frontier_records(points.thin(thin) if thin else points)
-    _write_expectations(request, answer.document)
+    shown = points.thin(thin) if thin else points
+    answer.document.frontier = [frontier_record(point, request.estimator) for point in shown]
     return answer
 
 
@@ -193,16 +191,4 @@ def _answer(
             "seed": request.solver.seed,
         },
     )
-    _write_expectations(request, document)
     return SearchAnswer(document, remarks)
-
-
-def _write_expectations(request: SearchRequest, document: SearchFile) -> None:
-    """Write beside every prediction what it is worth in measured accuracy, where the estimator knows."""
-    validation = request.estimator.validation
-    if validation is None:
-        return
-    records: list[NetworkRecord | FrontierRecord] = [*document.networks, *document.frontier]
-    for record in [*records, *(shared.own for shared in document.each)]:
-        if record.accuracy is not None:
-            record.expected_accuracy = validation.expected(record.accuracy)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import pytest
 
 import deploynas as dn
 from deploynas.accuracy.bilinear import StandardErrors
+from deploynas.accuracy.estimator_file import Curve, EstimatorValidation
 from deploynas.cli import main
 from deploynas.search.result_file import SearchFile
 
@@ -75,12 +77,32 @@ def test_the_answer_is_that_of_the_library_and_the_file_says_where_it_came_from(
     assert dn.Architecture.parse(network.architecture, space) == expected.architecture
     assert network.accuracy == expected.accuracy
     assert network.accuracy_se == estimator.predict_se(expected.architecture)
+    low, high = network.accuracy_interval
+    assert low < network.accuracy < high
+    assert f"{100 * network.accuracy:.1f} % ({100 * low:.1f} to {100 * high:.1f})" in outcome.out
     assert [use.predicted for use in network.limits] == [
         table.predict(expected.architecture),
         dn.Costs.of(space, expected.architecture).params,
     ]
     assert found.tables[0].sha256 == hashlib.sha256((files / "a.json").read_bytes()).hexdigest()
     assert found.estimator.sha256 == hashlib.sha256((files / "e.json").read_bytes()).hexdigest()
+
+
+def test_what_is_shown_is_what_to_expect_not_the_sum_that_was_maximised(search, files):
+    """The sum promises 0.2 more than networks like these measured: nobody is told so, nor by how much sharing costs."""
+    estimator = dn.BilinearEstimator.load(files / "e.json")
+    curve = Curve(predicted=[0.0, 2.0], measured=[0.3, 1.3])  # half as steep: expected = 0.3 + 0.5 * predicted
+    replace(estimator, validation=EstimatorValidation(networks=9, curve=curve)).save(files / "curved.json")
+    tables = ["--latency", "a.json:2.5", "--latency", "b.json:2.5"]
+    found = document(search("--estimator", "curved.json", *tables, "--json"))
+    (shared,) = found["networks"]
+    assert shared["accuracy"] == pytest.approx(0.3 + 0.5 * shared["score"])
+    for own in found["each"]:
+        assert own["loss"] == pytest.approx(0.5 * (own["own"]["score"] - shared["score"]))
+    points = document(search("--estimator", "curved.json", "--latency", "a.json", "--frontier", "--json"))["frontier"]
+    assert all(point["accuracy"] == pytest.approx(0.3 + 0.5 * point["score"]) for point in points)
+    shown = search("--estimator", "curved.json", "--latency", "a.json:2.5")
+    assert f"{100 * points[0]['score']:.1f} %" not in shown.out and "one-shot accuracy: with weights" in shown.err
 
 
 def test_the_budget_may_come_with_the_table_or_as_an_option(search):
