@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import json_option, print_json, progress_bar, say
-from deploynas.cli.options import out_option, resources_of, supernet_help, with_resource_options
+from deploynas.cli.options import (
+    goal_of,
+    out_option,
+    resources_of,
+    supernet_help,
+    with_goal_options,
+    with_resource_options,
+)
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from deploynas.pipeline.search import BudgetedTable, SearchRequest
+    from deploynas.pipeline.search_request import SearchRequest
     from deploynas.search.result_file import SearchFile
 
 
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     metavar="TABLE[:MS]",
     help="A latency table from `profile` and its budget in ms. Several: one network for all devices.",
 )
-@click.option("--max-latency-ms", type=float, help="The budget, when one table is given without.")
+@with_goal_options
 @with_resource_options
 @click.option("--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds.")
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
@@ -55,7 +62,6 @@ if TYPE_CHECKING:
 def command(
     estimator_path: Path,
     latency: tuple[str, ...],
-    max_latency_ms: float | None,
     space_name: str | None,
     solver: str,
     seed: int,
@@ -72,17 +78,19 @@ def command(
 ) -> None:
     """Find the most accurate network within the budgets.
 
-    With the default solver the answer is the proven optimum. Exit code 3: no network is within all
-    limits; the message names the limit in the way.
+    With one table and no budget, the fastest network that is expected to be within one point of the best. With the
+    default solver the answer is the proven optimum. Exit code 3: no network is within all limits; the message names
+    the limit in the way.
     """  # fmt: skip
-    from deploynas.pipeline.search import SearchRequest, SolverChoice, network_for_each, shared_network, whole_frontier
+    from deploynas.pipeline.search import network_for_each, shared_network, whole_frontier
+    from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
 
     _refuse_contradictions(top, each, frontier, thin, dry_run)
     if rerank is not None and top is None:
         raise InputError("`--rerank` orders the networks of `--top K`", hint="like `--top 20 --rerank runs/fashion`")
-    tables = _tables(latency, max_latency_ms)
+    goal, tables = goal_of(options), [BudgetedTable.parse(text) for text in latency]
     choice = SolverChoice(solver, seed, top or 1)
-    request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name)
+    request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name, goal)
     if dry_run:
         _dry_run(request, as_json)
         return
@@ -111,20 +119,6 @@ def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: in
         raise InputError(f"{' and '.join(f'`{name}`' for name in given)} ask for different answers", hint="give one")
     if thin is not None and not frontier:
         raise InputError("`--thin` is for `--frontier`")
-
-
-def _tables(latency: tuple[str, ...], max_latency_ms: float | None) -> list[BudgetedTable]:
-    from deploynas.pipeline.limits import require_budget
-    from deploynas.pipeline.search import BudgetedTable
-
-    if max_latency_ms is not None:
-        require_budget(max_latency_ms, "`--max-latency-ms`")
-        if len(latency) != 1:
-            raise InputError(
-                "`--max-latency-ms` is for one `--latency TABLE` without a budget of its own",
-                hint="give every table its budget: `--latency TABLE:MS`",
-            )
-    return [BudgetedTable.parse(text, max_latency_ms) for text in latency]
 
 
 def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
@@ -160,8 +154,15 @@ def _show(document: SearchFile, as_json: bool) -> None:
 
 def _dry_run(request: SearchRequest, as_json: bool) -> None:
     from deploynas.cli import search_tables
+    from deploynas.pipeline.goal import AtMost
+    from deploynas.pipeline.search import budget_of_request
     from deploynas.search.feasibility import cost_ranges, require_feasible
 
+    if not isinstance(request.wanted, AtMost):
+        budget = budget_of_request(request)
+        request = request.at_most(budget.asked_ms) if budget else request
+    elif request.goal is not None:
+        request = request.at_most(request.wanted.latency_ms)
     problem = request.problem()
     ranges = cost_ranges(problem)
     failure: GateError | None = None

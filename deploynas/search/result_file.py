@@ -105,6 +105,8 @@ class SearchFile(BaseModel):
     networks: list[NetworkRecord] = []  # best first, each within all limits
     each: list[SharingRecord] = []  # the best network of every device, when there are several
     frontier: list[FrontierRecord] = []
+    budget_reason: str | None = None  # where the latency budget of the networks comes from, in words
+    as_good: FrontierRecord | None = None  # much faster than the budget asks for, and expected to be as accurate
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
     tables: list[InputRecord] = []
@@ -117,6 +119,12 @@ class SearchFile(BaseModel):
         """The networks, best first."""
         space = self.the_space()
         return [space.architecture(network.choices) for network in self.networks]
+
+    @property
+    def budget_ms(self) -> float | None:
+        """What the networks were held to on the only device; None if there are several, or none."""
+        budgets = {use.budget for network in self.networks[:1] for use in network.limits if use.unit == "ms"}
+        return budgets.pop() if len(budgets) == 1 else None
 
     @classmethod
     def load(cls, path: str | Path) -> SearchFile:
