@@ -46,6 +46,8 @@ class _OnConsole:
 @with_recipe_options
 @click.option("--teacher", metavar="FILE|timm:NAME[:WEIGHTS]", help="For fine-tuning.  [default: w_h]")
 @with_estimation_options(passes=16, unseen=50)
+@click.option("--refine", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
+              help="Rounds of measuring networks where the search goes, at most; 0: none.")  # fmt: skip
 @with_resource_options
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--force", is_flag=True, help="Do every step again.")
@@ -60,6 +62,7 @@ def command(
     changes: tuple[str, ...],
     seed: int | None,
     teacher: str | None,
+    refine: int,
     solver: str,
     force: bool,
     as_json: bool,
@@ -82,6 +85,7 @@ def command(
         teacher=teacher,
         estimation=estimation_of(options),
         goal=goal_of(options),
+        refine=refine,
         limits=tuple(resources_of(options)),
         solver=solver,
         wishes=wishes_of(options),

@@ -22,7 +22,7 @@ from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
     from deploynas.pipeline.search_request import SearchRequest
-    from deploynas.search.result_file import SearchFile
+    from deploynas.search.result_file import RefinementRound, SearchFile
 
 
 @click.command("search")
@@ -52,7 +52,19 @@ if TYPE_CHECKING:
     metavar="RUN",
     help=f"Measure the K best in this supernet and order them by that. {supernet_help}",
 )
-@click.option("--data", help="For `--rerank`.  [default: what the supernet was trained on]")
+@click.option(
+    "--refine",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="First measure networks of the frontier, in N rounds at most, and refine the estimator with them.",
+)
+@click.option(
+    "--supernet",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help=f"For `--refine`. {supernet_help}  [default: that of the estimator, or runs/SPACE]",
+)
+@click.option("--data", help="For the measurements.  [default: what the supernet was trained on]")
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -67,6 +79,8 @@ def command(
     seed: int,
     top: int | None,
     rerank: Path | None,
+    refine: int | None,
+    supernet: Path | None,
     data: str | None,
     each: bool,
     frontier: bool,
@@ -94,6 +108,9 @@ def command(
     if dry_run:
         _dry_run(request, as_json)
         return
+    rounds = tuple["RefinementRound", ...]()
+    if refine:
+        request, rounds = _refined(request, refine, supernet, data, out)
     with progress_bar(f"search ({solver})") as on_progress:
         if frontier:
             answer = whole_frontier(request, thin)
@@ -101,6 +118,7 @@ def command(
             answer = network_for_each(request, on_progress)
         else:
             answer = shared_network(request, on_progress)
+    answer.document.refinement = list(rounds)
     for remark in answer.remarks:
         say(remark)
     if rerank:
@@ -121,6 +139,29 @@ def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: in
         raise InputError("`--thin` is for `--frontier`")
 
 
+def _refined(
+    request: SearchRequest, rounds: int, supernet: Path | None, data: str | None, out: Path | None
+) -> tuple[SearchRequest, tuple[RefinementRound, ...]]:
+    """The question to an estimator that was measured where the search goes, in a file beside the result."""
+    from deploynas.pipeline.measured_networks import MeasuredNetworks
+    from deploynas.pipeline.refine import refined_request
+    from deploynas.pipeline.run_folder import RunFolder
+    from deploynas.pipeline.supernet import open_supernet
+
+    if out is None:
+        raise InputError("`--refine` writes the refined estimator beside the result", hint="give `--out found.json`")
+    space, path = request.space, out.with_suffix(".estimator.json")
+    beside = RunFolder.with_estimator(request.estimator_path, space.name) or RunFolder.of_space(space.name)
+    opened = open_supernet(supernet or beside, data)
+    space.require_hash(opened.space.hash, f"{opened.path}: its supernet")
+    with progress_bar("refine") as on_progress:
+        request, found = refined_request(request, MeasuredNetworks(opened), rounds, path, on_progress)
+    if found.rounds:
+        say(found.in_words())
+    say(f"wrote {path}")
+    return request, found.rounds
+
+
 def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
     from deploynas.pipeline.rerank import rerank
     from deploynas.pipeline.supernet import open_supernet
@@ -137,10 +178,9 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
-    beside, usual = Path(document.estimator.path).parent, RunFolder.of_space(document.the_space().name).path
-    there = next((folder for folder in (beside, usual) if RunFolder(folder).w_star.exists()), None)
+    there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
     if there:
-        say(f"next: deploynas finetune {out} --supernet {there}")
+        say(f"next: deploynas finetune {out} --supernet {there.path}")
 
 
 def _show(document: SearchFile, as_json: bool) -> None:

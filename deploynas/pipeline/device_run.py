@@ -22,6 +22,8 @@ from deploynas.pipeline.exported import Wishes
 from deploynas.pipeline.finetune import FineTuneOptions, FinetuneStep, finetuning_inputs
 from deploynas.pipeline.goal import Goal
 from deploynas.pipeline.limits import device_limits, tightest
+from deploynas.pipeline.measured_networks import MeasuredNetworks
+from deploynas.pipeline.refine import can_refine, refined_request
 from deploynas.pipeline.run_folder import DeviceFolder, RunFolder
 from deploynas.pipeline.search import budget_of_request, state_budget
 from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
@@ -31,7 +33,7 @@ from deploynas.pipeline.supernet import SupernetSource, TrainedSupernet
 from deploynas.progress import OnProgress
 from deploynas.report.document import ReportFile, Round
 from deploynas.search.problem import Limit
-from deploynas.search.result_file import SearchFile, input_record, network_record
+from deploynas.search.result_file import RefinementRound, SearchFile, input_record, network_record
 from deploynas.space import Architecture
 from deploynas.training.recipe import Recipe
 
@@ -44,6 +46,7 @@ class RunSettings:
     teacher: str | None = None  # for fine-tuning; None: w_h
     estimation: EstimationSettings = field(default_factory=lambda: EstimationSettings(passes=16, unseen=50))
     goal: Goal | None = None  # of every device without a budget of its own; None: the knee
+    refine: int = 3  # rounds of measuring networks of the frontier, at most; 0: none
     limits: tuple[Limit, ...] = ()  # besides latency, on every device
     solver: str = "exact"
     wishes: Wishes = field(default_factory=Wishes)
@@ -70,6 +73,16 @@ class DeviceRun:
         """What the search has left behind."""
         return SearchFile.load(self.files.search)
 
+    @cached_property
+    def refines(self) -> bool:
+        """Whether the estimator is to be refined for this device, and can be."""
+        return self.settings.refine > 0 and can_refine(load_estimator(self.run.estimator))
+
+    @property
+    def estimator(self) -> Path:
+        """That the search of this device uses."""
+        return self.files.estimator if self.refines else self.run.estimator
+
     @property
     def limits(self) -> tuple[Limit, ...]:
         return tightest([*self.settings.limits, *device_limits(self.device)])
@@ -79,15 +92,16 @@ class DeviceRun:
         settings = self.settings
         return FineTuneOptions(settings.recipe, settings.teacher, search=self.files.search, force=settings.force)
 
-    def request(self, estimator: Path) -> SearchRequest:
+    def request(self) -> SearchRequest:
+        """The question, to the estimator of the run."""
         table, solver = BudgetedTable(self.files.table, self.table), SolverChoice(self.settings.solver)
-        space = self.supernet.space
-        return SearchRequest(space, load_estimator(estimator), estimator, [table], self.limits, solver, self.goal)
+        path, space = self.run.estimator, self.supernet.space
+        return SearchRequest(space, load_estimator(path), path, [table], self.limits, solver, self.goal)
 
-    def candidates(self, estimator: Path, on_progress: OnProgress) -> Candidates:
+    def candidates(self, on_progress: OnProgress) -> Candidates:
         known = KnownTable(self.files.table, self.table, None)
         source = SupernetSource(self.supernet.path, self.supernet.data, self.supernet)
-        sources = Sources(source, estimator, self.files.search, (known,), self.limits, self.settings.teacher)
+        sources = Sources(source, self.estimator, self.files.search, (known,), self.limits, self.settings.teacher)
 
         def fine_tune(architecture: Architecture) -> Path:
             step = FinetuneStep(self.run, self.device.name, self.supernet, architecture, self.fine_tuning)
@@ -116,9 +130,12 @@ class SearchStep:
             "goal": repr(of.goal),
             "limits": {limit.name: limit.budget for limit in of.limits},
             "solver": of.settings.solver,
+            "refine": of.settings.refine,
         }
         return {
             "estimator": sha256_of(of.run.estimator),
+            "supernet": of.supernet.checkpoint.weights_sha256,  # in which it is refined, on these data
+            "data": of.supernet.data.content_hash,
             "table": sha256_of(of.files.table),
             "device": of.device.hash,
             "question": content_hash(question),
@@ -126,8 +143,12 @@ class SearchStep:
 
     def work(self, on_progress: OnProgress) -> None:
         of, space = self.of, self.of.supernet.space
-        estimator = of.run.estimator
-        request, candidates = of.request(estimator), of.candidates(estimator, on_progress)
+        request, rounds = of.request(), tuple[RefinementRound, ...]()
+        if of.refines:
+            networks = MeasuredNetworks(of.supernet)
+            request, refinement = refined_request(request, networks, of.settings.refine, of.estimator, on_progress)
+            rounds = refinement.rounds
+        candidates = of.candidates(on_progress)
         budget = budget_of_request(request)
         assert budget is not None, "there is one table"
         result = candidates.solve(budget.promised_ms, budget.asked_ms)
@@ -135,7 +156,8 @@ class SearchStep:
             space=space.describe(),
             space_hash=space.hash,
             networks=[network_record(result)],
-            estimator=input_record(estimator),
+            refinement=list(rounds),
+            estimator=input_record(of.estimator),
             tables=[input_record(of.files.table)],
             provenance={
                 "created": now(),
@@ -148,7 +170,7 @@ class SearchStep:
         document.save(of.files.search)
 
     def outputs(self) -> Sequence[Path]:
-        return [self.of.files.search]
+        return [self.of.files.search, *([self.of.estimator] if self.of.refines else [])]
 
 
 @dataclass(frozen=True)
@@ -177,7 +199,7 @@ class ExportStep:
 
     def work(self, on_progress: OnProgress) -> None:
         of, found = self.of, self.of.found()
-        candidates = of.candidates(of.run.estimator, on_progress)
+        candidates = of.candidates(on_progress)
         candidates.probes += [Round.model_validate(made) for made in found.provenance["rounds"]]
         candidates.given = candidates.fine_tune(of.supernet.space.architecture(found.networks[0].choices))
         order = Order(found.budget_ms, of.supernet.batches, of.settings.wishes)

@@ -20,6 +20,7 @@ from deploynas.pipeline.estimate import EstimateStep
 from deploynas.pipeline.goal import AtMost, Goal
 from deploynas.pipeline.limits import split_budget
 from deploynas.pipeline.profile import ProfileStep, doubt_about
+from deploynas.pipeline.refine import refinement_in_words
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Step, changed_inputs, perform
 from deploynas.pipeline.supernet import open_supernet
@@ -175,6 +176,8 @@ class _Steps:
         if not self._done(search, f"search for {name}", of.files.search):
             found = of.found()
             predicted = found.networks[0].limits[0].predicted  # latency comes first
+            if found.refinement:
+                self.watcher.note(f"search: {refinement_in_words(found.refinement)}")
             self.watcher.note(f"search: {found.budget_reason}")
             self.watcher.note(f"search: the network is predicted at {predicted:.4g} of {found.budget_ms:.4g} ms")
         self._done(export, f"fine-tune and export for {name}", export.folder)

@@ -92,6 +92,33 @@ class FrontierRecord(BaseModel):
     _before = model_validator(mode="before")(_of_before)
 
 
+class CheckedNetwork(BaseModel):
+    """A network of the frontier: what was expected of it, and what it then measured one-shot."""
+
+    choices: list[list[int]]
+    latency_ms: float  # predicted
+    accuracy: float
+    accuracy_interval: tuple[float, float] | None
+    measured_accuracy: float
+    measured_accuracy_se: float
+
+
+class RefinementRound(BaseModel):
+    """Expected against measured accuracy on networks of the frontier that the estimator had not been told of."""
+
+    networks: int
+    mean_error: float  # of expected - measured
+    mean_error_se: float
+    rmse: float
+    coverage: float | None  # share of networks within their 90 % intervals; None: there were none
+    measured: list[CheckedNetwork]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the mean error cannot be told from zero."""
+        return abs(self.mean_error) <= self.mean_error_se
+
+
 class InputRecord(BaseModel):
     path: str
     sha256: str
@@ -107,6 +134,7 @@ class SearchFile(BaseModel):
     frontier: list[FrontierRecord] = []
     budget_reason: str | None = None  # where the latency budget of the networks comes from, in words
     as_good: FrontierRecord | None = None  # much faster than the budget asks for, and expected to be as accurate
+    refinement: list[RefinementRound] = []  # of the estimator, where this search went
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
     tables: list[InputRecord] = []
