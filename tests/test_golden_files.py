@@ -167,7 +167,6 @@ def test_a_table_predicts_what_it_did(name: str) -> None:
     assert table.space.hash == FACTS["space_hash"]
     assert table.device_name == facts["device"]
     assert table.mean_error == unhex(facts["mean_error"])
-    assert table.half_way() == unhex(facts["half_way"])
     for choices, expected in zip(FACTS["choices"], facts["predictions_ms"], strict=True):
         assert table.predict(table.space.architecture(choices)) == unhex(expected)
 
@@ -220,6 +219,13 @@ def test_the_networks_of_a_search_parse_and_print_again(name: str) -> None:
     table = dn.LatencyTable.load(GOLDEN / "latency-table.profiled.json")
     for point in file.frontier:
         assert table.predict(table.space.architecture(point.choices)) == point.latency_ms
+
+
+def test_the_accuracy_of_a_search_of_before_is_the_one_to_expect() -> None:
+    (written,) = json.loads((GOLDEN / "search-result.one.json").read_text())["networks"]
+    (network,) = SearchFile.load(GOLDEN / "search-result.one.json").networks
+    assert network.score == written["accuracy"] != written["expected_accuracy"]
+    assert network.accuracy == written["expected_accuracy"] and network.accuracy_interval is None
 
 
 def test_the_recorded_comparison_is_made_again() -> None:

@@ -66,6 +66,11 @@ class EstimatorValidation(BaseModel):
     noise_ceiling_spearman: float | None = None
     ablations: dict[str, RankCorrelation] = {}  # `without_depth`, `without_block`
     curve: Curve | None = None  # what predictions are worth, up to the best networks
+    # on networks of the frontier, the last that a refinement measured, before it was told of them
+    frontier_networks: int | None = None
+    frontier_mean_error: float | None = None  # of expected - measured
+    frontier_mean_error_se: float | None = None
+    frontier_coverage: float | None = None  # share of them within their 90 % intervals
 
     def expected(self, predicted: float) -> float | None:
         """The measured accuracy to expect of a network with this prediction."""

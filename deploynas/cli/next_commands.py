@@ -29,18 +29,18 @@ def _table_at_hand(estimator: Path, space: Space) -> str | None:
         except InputError:
             continue
         if table.space.hash == space.hash:
-            return f"{path}:{table.half_way():.3g}"
+            return str(path)
     return None
 
 
-def after_profile(table_path: Path, budget_ms: float, space: Space, space_name: str) -> str:
+def after_profile(table_path: Path, space: Space, space_name: str) -> str:
     """A search if the space has an estimator, else what leads to one."""
     from deploynas.pipeline.run_folder import RunFolder
 
-    run, limit = RunFolder.of_space(space.name), f"{table_path}:{budget_ms:.3g}"
+    run = RunFolder.of_space(space.name)
     if run.estimator.exists():
-        estimator = str(run.estimator)
-        return join(["deploynas", "search", "--estimator", estimator, "--latency", limit, "--out", "found.json"])
+        given = ["--estimator", str(run.estimator), "--latency", str(table_path)]
+        return join(["deploynas", "search", *given, "--out", "found.json"])
     if run.w_star.exists():
         return join(["deploynas", "estimate", "--supernet", str(run.path)])
     return join(["deploynas", "train", "--space", space_name])

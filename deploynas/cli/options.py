@@ -13,6 +13,7 @@ from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS
 if TYPE_CHECKING:
     from deploynas.accuracy.estimation import EstimationSettings
     from deploynas.pipeline.exported import Wishes
+    from deploynas.pipeline.goal import Goal
     from deploynas.search.problem import Limit
 
 Command = TypeVar("Command", bound=Callable)
@@ -119,6 +120,29 @@ def resources_of(options: Values) -> list[Limit]:
 
     asked = {resource: options[option] for option, resource in RESOURCE_OPTIONS.items()}
     return [Limit(resource, value) for resource, value in asked.items() if isinstance(value, float)]
+
+
+with_goal_options = with_options(
+    click.option(
+        "--max-latency-ms", type=float, metavar="MS", help="The most accurate network within this predicted latency."
+    ),
+    click.option(
+        "--min-accuracy", type=float, metavar="X",
+        help="The fastest network that is expected to reach this one-shot accuracy (0.77: 77 %).",
+    ),
+    click.option(
+        "--within", type=float, metavar="POINTS",
+        help="The fastest network within so many points of the best.  [default, without any of these: 1.0]",
+    ),
+)  # fmt: skip
+
+
+def goal_of(options: Values) -> Goal | None:
+    """What the options of `with_goal_options` ask for: one of them, or none."""
+    from deploynas.pipeline.goal import one_goal
+
+    asked = (options[name] for name in ("max_latency_ms", "min_accuracy", "within"))
+    return one_goal(*(value if isinstance(value, float) else None for value in asked))
 
 
 with_bundle_options = with_options(

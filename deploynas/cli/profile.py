@@ -48,7 +48,7 @@ def command(device_name: str, space_name: str, out: Path | None, seed: int, forc
     doubt = doubt_about(table, "`--force` measures again")
     if doubt:
         say(doubt)
-    say(f"next: {after_profile(path, table.half_way(), space, space_name)}")
+    say(f"next: {after_profile(path, space, space_name)}")
 
 
 def summary(table: LatencyTable) -> dict:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,20 +11,18 @@ from deploynas.cli.console import json_option, progress_bar, say, seconds_since_
 from deploynas.cli.export import say_bundles, show
 from deploynas.cli.options import (
     estimation_of,
+    goal_of,
     out_option,
     recipe_changes,
     resources_of,
     wishes_of,
     with_bundle_options,
     with_estimation_options,
+    with_goal_options,
     with_recipe_options,
     with_resource_options,
 )
-from deploynas.errors import InputError
 from deploynas.progress import OnProgress
-
-if TYPE_CHECKING:
-    from deploynas.pipeline.run import DeviceWish
 
 
 class _OnConsole:
@@ -44,17 +39,15 @@ class _OnConsole:
 @click.option(
     "--device", "devices", multiple=True, metavar="DEVICE[:MS]", help="With its budget; repeatable.  [default: cpu-1t]"
 )
-@click.option(
-    "--max-latency-ms",
-    type=float,
-    help="The budget.  [default: the device file's, or half-way from the fastest to the heaviest]",
-)
+@with_goal_options
 @click.option("--space", "space_name", default="fashion", show_default=True, help="Preset, or a YAML file.")
 @click.option("--data", default="fashion-mini", show_default=True, help="As for `train`.")
 @out_option("Folder.  [default: runs/SPACE]", folder=True)
 @with_recipe_options
 @click.option("--teacher", metavar="FILE|timm:NAME[:WEIGHTS]", help="For fine-tuning.  [default: w_h]")
 @with_estimation_options(passes=16, unseen=50)
+@click.option("--refine", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
+              help="Rounds of measuring networks where the search goes, at most; 0: none.")  # fmt: skip
 @with_resource_options
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
 @click.option("--force", is_flag=True, help="Do every step again.")
@@ -62,7 +55,6 @@ class _OnConsole:
 @json_option
 def command(
     devices: tuple[str, ...],
-    max_latency_ms: float | None,
     space_name: str,
     data: str,
     out: Path | None,
@@ -70,6 +62,7 @@ def command(
     changes: tuple[str, ...],
     seed: int | None,
     teacher: str | None,
+    refine: int,
     solver: str,
     force: bool,
     as_json: bool,
@@ -78,42 +71,31 @@ def command(
     """Profile, train, estimate, search, fine-tune and export, with no options needed.
 
     The same command resumes where it stopped, and does not repeat what is done from the same inputs. A further --device
-    costs only its own profile, search, fine-tuning and export.
+    costs only its own profile, search, fine-tuning and export. Without a budget, here or in the device file, a device
+    gets the fastest network that is expected to be within one point of the best.
     """
     from deploynas.pipeline.device_run import RunSettings
-    from deploynas.pipeline.run import default_recipe, run_steps
+    from deploynas.pipeline.run import DeviceWish, default_recipe, run_steps
     from deploynas.pipeline.run_folder import RunFolder
     from deploynas.space import Space
 
-    space = Space.load(space_name)
+    space, wishes = Space.load(space_name), [DeviceWish.parse(text) for text in devices or ["cpu-1t"]]
     settings = RunSettings(
         recipe=default_recipe(space, recipe_name, recipe_changes(changes, seed)),
         teacher=teacher,
         estimation=estimation_of(options),
+        goal=goal_of(options),
+        refine=refine,
         limits=tuple(resources_of(options)),
         solver=solver,
         wishes=wishes_of(options),
         force=force,
     )
     folder = RunFolder(out) if out else RunFolder.of_space(space.name)
-    result = run_steps(space, data, _wanted(devices, max_latency_ms), folder, settings, _OnConsole())
+    result = run_steps(space, data, wishes, folder, settings, _OnConsole())
     show([delivery.report for delivery in result.bundles], as_json)
     say(f"done in {seconds_since_start():.0f} s")
     if len(result.bundles) > 1:
         say(f"all reports: {result.index}")
     say_bundles(result.bundles)
     result.require_all()
-
-
-def _wanted(devices: Sequence[str], max_latency_ms: float | None) -> list[DeviceWish]:
-    from deploynas.pipeline.limits import require_budget
-    from deploynas.pipeline.run import DeviceWish
-
-    wanted = [DeviceWish.parse(text) for text in devices or ["cpu-1t"]]
-    if max_latency_ms is None:
-        return wanted
-    if len(wanted) > 1 or wanted[0].budget_ms is not None:
-        raise InputError(
-            "`--max-latency-ms` is for one device without a budget of its own", hint="`--device DEVICE:MS` for each"
-        )
-    return [replace(wanted[0], budget_ms=require_budget(max_latency_ms))]

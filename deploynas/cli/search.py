@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import json_option, print_json, progress_bar, say
-from deploynas.cli.options import out_option, resources_of, supernet_help, with_resource_options
+from deploynas.cli.options import (
+    goal_of,
+    out_option,
+    resources_of,
+    supernet_help,
+    with_goal_options,
+    with_resource_options,
+)
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
-    from deploynas.pipeline.search import BudgetedTable, SearchRequest
-    from deploynas.search.result_file import SearchFile
+    from deploynas.pipeline.search_request import SearchRequest
+    from deploynas.search.result_file import RefinementRound, SearchFile
 
 
 @click.command("search")
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     metavar="TABLE[:MS]",
     help="A latency table from `profile` and its budget in ms. Several: one network for all devices.",
 )
-@click.option("--max-latency-ms", type=float, help="The budget, when one table is given without.")
+@with_goal_options
 @with_resource_options
 @click.option("--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds.")
 @click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
@@ -45,7 +52,19 @@ if TYPE_CHECKING:
     metavar="RUN",
     help=f"Measure the K best in this supernet and order them by that. {supernet_help}",
 )
-@click.option("--data", help="For `--rerank`.  [default: what the supernet was trained on]")
+@click.option(
+    "--refine",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="First measure networks of the frontier, in N rounds at most, and refine the estimator with them.",
+)
+@click.option(
+    "--supernet",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help=f"For `--refine`. {supernet_help}  [default: that of the estimator, or runs/SPACE]",
+)
+@click.option("--data", help="For the measurements.  [default: what the supernet was trained on]")
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -55,12 +74,13 @@ if TYPE_CHECKING:
 def command(
     estimator_path: Path,
     latency: tuple[str, ...],
-    max_latency_ms: float | None,
     space_name: str | None,
     solver: str,
     seed: int,
     top: int | None,
     rerank: Path | None,
+    refine: int | None,
+    supernet: Path | None,
     data: str | None,
     each: bool,
     frontier: bool,
@@ -72,20 +92,25 @@ def command(
 ) -> None:
     """Find the most accurate network within the budgets.
 
-    With the default solver the answer is the proven optimum. Exit code 3: no network is within all
-    limits; the message names the limit in the way.
+    With one table and no budget, the fastest network that is expected to be within one point of the best. With the
+    default solver the answer is the proven optimum. Exit code 3: no network is within all limits; the message names
+    the limit in the way.
     """  # fmt: skip
-    from deploynas.pipeline.search import SearchRequest, SolverChoice, network_for_each, shared_network, whole_frontier
+    from deploynas.pipeline.search import network_for_each, shared_network, whole_frontier
+    from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
 
     _refuse_contradictions(top, each, frontier, thin, dry_run)
     if rerank is not None and top is None:
         raise InputError("`--rerank` orders the networks of `--top K`", hint="like `--top 20 --rerank runs/fashion`")
-    tables = _tables(latency, max_latency_ms)
+    goal, tables = goal_of(options), [BudgetedTable.parse(text) for text in latency]
     choice = SolverChoice(solver, seed, top or 1)
-    request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name)
+    request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name, goal)
     if dry_run:
         _dry_run(request, as_json)
         return
+    rounds = tuple["RefinementRound", ...]()
+    if refine:
+        request, rounds = _refined(request, refine, supernet, data, out)
     with progress_bar(f"search ({solver})") as on_progress:
         if frontier:
             answer = whole_frontier(request, thin)
@@ -93,6 +118,7 @@ def command(
             answer = network_for_each(request, on_progress)
         else:
             answer = shared_network(request, on_progress)
+    answer.document.refinement = list(rounds)
     for remark in answer.remarks:
         say(remark)
     if rerank:
@@ -113,18 +139,27 @@ def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: in
         raise InputError("`--thin` is for `--frontier`")
 
 
-def _tables(latency: tuple[str, ...], max_latency_ms: float | None) -> list[BudgetedTable]:
-    from deploynas.pipeline.limits import require_budget
-    from deploynas.pipeline.search import BudgetedTable
+def _refined(
+    request: SearchRequest, rounds: int, supernet: Path | None, data: str | None, out: Path | None
+) -> tuple[SearchRequest, tuple[RefinementRound, ...]]:
+    """The question to an estimator that was measured where the search goes, in a file beside the result."""
+    from deploynas.pipeline.measured_networks import MeasuredNetworks
+    from deploynas.pipeline.refine import refined_request
+    from deploynas.pipeline.run_folder import RunFolder
+    from deploynas.pipeline.supernet import open_supernet
 
-    if max_latency_ms is not None:
-        require_budget(max_latency_ms, "`--max-latency-ms`")
-        if len(latency) != 1:
-            raise InputError(
-                "`--max-latency-ms` is for one `--latency TABLE` without a budget of its own",
-                hint="give every table its budget: `--latency TABLE:MS`",
-            )
-    return [BudgetedTable.parse(text, max_latency_ms) for text in latency]
+    if out is None:
+        raise InputError("`--refine` writes the refined estimator beside the result", hint="give `--out found.json`")
+    space, path = request.space, out.with_suffix(".estimator.json")
+    beside = RunFolder.with_estimator(request.estimator_path, space.name) or RunFolder.of_space(space.name)
+    opened = open_supernet(supernet or beside, data)
+    space.require_hash(opened.space.hash, f"{opened.path}: its supernet")
+    with progress_bar("refine") as on_progress:
+        request, found = refined_request(request, MeasuredNetworks(opened), rounds, path, on_progress)
+    if found.rounds:
+        say(found.in_words())
+    say(f"wrote {path}")
+    return request, found.rounds
 
 
 def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
@@ -143,10 +178,9 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
-    beside, usual = Path(document.estimator.path).parent, RunFolder.of_space(document.the_space().name).path
-    there = next((folder for folder in (beside, usual) if RunFolder(folder).w_star.exists()), None)
+    there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
     if there:
-        say(f"next: deploynas finetune {out} --supernet {there}")
+        say(f"next: deploynas finetune {out} --supernet {there.path}")
 
 
 def _show(document: SearchFile, as_json: bool) -> None:
@@ -160,8 +194,15 @@ def _show(document: SearchFile, as_json: bool) -> None:
 
 def _dry_run(request: SearchRequest, as_json: bool) -> None:
     from deploynas.cli import search_tables
+    from deploynas.pipeline.goal import AtMost
+    from deploynas.pipeline.search import budget_of_request
     from deploynas.search.feasibility import cost_ranges, require_feasible
 
+    if not isinstance(request.wanted, AtMost):
+        budget = budget_of_request(request)
+        request = request.at_most(budget.asked_ms) if budget else request
+    elif request.goal is not None:
+        request = request.at_most(request.wanted.latency_ms)
     problem = request.problem()
     ranges = cost_ranges(problem)
     failure: GateError | None = None

@@ -15,7 +15,7 @@ from deploynas.search.feasibility import show as cost_text
 if TYPE_CHECKING:
     from deploynas.errors import GateError
     from deploynas.search.feasibility import CostRange
-    from deploynas.search.result_file import FrontierRecord, LimitRecord, NetworkRecord, SearchFile
+    from deploynas.search.result_file import FrontierRecord, LimitRecord, NetworkRecord, SearchFile, SharingRecord
 
 RESOURCES = ("params", "macs", "size_bytes", "peak_memory_bytes")
 
@@ -34,9 +34,7 @@ def show(document: SearchFile) -> None:
 
 def _show_network(network: NetworkRecord) -> None:
     limited = {use.name: use for use in network.limits}
-    rows = [["accuracy, for ranking", _score(network), "", _standard_error(network)]]
-    if network.expected_accuracy is not None:
-        rows.append(["accuracy, to expect one-shot", _percent(network.expected_accuracy), "", ""])
+    rows = [[_accuracy_title(network), _accuracy(network), "", ""]]
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
@@ -44,21 +42,19 @@ def _show_network(network: NetworkRecord) -> None:
 
 
 def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
-    names = [use.name for use in networks[0].limits]
     measured = networks[0].measured_accuracy is not None
+    columns = ["#", *(["measured"] if measured else []), _accuracy_title(networks[0])]
+    columns += [*(use.name for use in networks[0].limits), "blocks"]
     rows = [
         [
             i + 1,
             *([_measured(network)] if measured else []),
-            f"{_score(network)} {_standard_error(network)}".strip(),
-            *([_percent(network.expected_accuracy)] if network.expected_accuracy is not None else []),
+            _accuracy(network),
             *(cost_text(use.predicted) for use in network.limits),
             _depths(network.choices),
         ]
         for i, network in enumerate(networks)
     ]
-    expected = ["expected"] if networks[0].expected_accuracy is not None else []
-    columns = ["#", *(["measured", "predicted"] if measured else ["accuracy"]), *expected, *names, "blocks"]
     title = f"the {len(networks)} best by prediction, ordered by measurement" if measured else _claim(networks[0])
     print_table(columns, rows, title=title)
     for i, network in enumerate(networks):
@@ -69,17 +65,17 @@ def _show_sharing(document: SearchFile) -> None:
     rows = []
     for record in document.each:
         own = next(use for use in record.own.limits if use.name == record.limit)
-        loss = "none fits all" if record.loss is None else f"{100 * record.loss:.2f} points"
         rows.append(
             [
                 record.limit,
                 cost_text(own.budget),
                 cost_text(own.predicted),
-                _score(record.own),
-                loss,
+                _accuracy(record.own),
+                _loss(record),
             ]
         )
-    columns = ["device", "budget", "its own network", "accuracy", "loses by sharing"]
+    title = _accuracy_title(document.each[0].own)
+    columns = ["device", "budget", "its own network", title, "loses by sharing"]
     print_table(columns, rows, title="One network each")
     if not document.networks:
         for record in document.each:
@@ -87,18 +83,9 @@ def _show_sharing(document: SearchFile) -> None:
 
 
 def _show_frontier(document: SearchFile) -> None:
-    rows = [
-        [
-            f"{p.latency_ms:.4f}",
-            _score(p),
-            *([_percent(p.expected_accuracy)] if p.expected_accuracy is not None else []),
-            _depths(p.choices),
-        ]
-        for p in document.frontier
-    ]
-    expected = ["expected"] if document.frontier[0].expected_accuracy is not None else []
-    print_table(["latency_ms", "accuracy", *expected, "blocks"], rows)
-    say("the architectures: `--json`, or `--out FILE`")
+    rows = [[i + 1, f"{p.latency_ms:.4f}", _accuracy(p), _depths(p.choices)] for i, p in enumerate(document.frontier)]
+    print_table(["#", "latency_ms", _accuracy_title(document.frontier[0]), "blocks"], rows)
+    say("the architectures: `--json`, or `--out FILE`, of which `finetune FILE --pick #` takes one")
 
 
 def show_ranges(ranges: Sequence[CostRange]) -> None:
@@ -145,13 +132,17 @@ def ranges_document(ranges: Sequence[CostRange], failure: GateError | None) -> d
 
 
 def _say_trust(document: SearchFile) -> None:
-    """Predictions are shown with their errors; say so where there are none."""
+    """What an accuracy here is, and how far predictions can be trusted."""
     validation = document.estimator_validation
+    networks = [*document.networks, *(record.own for record in document.each)]
+    records: list[NetworkRecord | FrontierRecord] = [*networks, *document.frontier]
+    if any(record.accuracy is not None for record in records):
+        say("one-shot accuracy: with weights inherited from the supernet, before fine-tuning; (90 % interval)")
     if validation and validation.get("kendall_tau") is not None:
         say(f"estimator: {_ranking(validation)} on {validation['networks']} unseen networks")
     else:
-        say("estimator: not validated; accuracies are for ranking")
-    uses = [use for network in document.networks for use in network.limits]
+        say("estimator: not validated, so its accuracies are for ranking")
+    uses = [use for network in networks for use in network.limits]
     if any(use.unit == "ms" and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")
 
@@ -175,7 +166,7 @@ def _claim(network: NetworkRecord) -> str:
     if network.optimal:
         return f"proven optimal ({network.solver})"
     if network.gap is not None:
-        return f"not proven optimal ({network.solver}): at most {100 * network.gap:.3f} points below"
+        return f"not proven optimal ({network.solver}): its score is at most {network.gap:.3g} below the best"
     return f"not proven optimal ({network.solver})"
 
 
@@ -188,13 +179,24 @@ def _percent(accuracy: float) -> str:
     return f"{100 * accuracy:.2f} %"
 
 
-def _score(record: NetworkRecord | FrontierRecord) -> str:
-    """A score that only ranks is not shown as per cent."""
-    return f"{record.score:.6g}" if record.accuracy is None else _percent(record.accuracy)
+def _accuracy_title(record: NetworkRecord | FrontierRecord) -> str:
+    return "score, which only ranks" if record.accuracy is None else "accuracy, one-shot"
 
 
-def _standard_error(network: NetworkRecord) -> str:
-    return "" if network.accuracy_se is None else f"± {100 * network.accuracy_se:.2f}"
+def _accuracy(record: NetworkRecord | FrontierRecord) -> str:
+    """With the interval, where it is known; a score that only ranks is not shown as per cent."""
+    if record.accuracy is None:
+        return f"{record.score:.6g}"
+    if record.accuracy_interval is None:
+        return _percent(record.accuracy)
+    low, high = record.accuracy_interval
+    return f"{100 * record.accuracy:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _loss(record: SharingRecord) -> str:
+    if record.loss is None:
+        return "none fits all"
+    return f"{record.loss:.6g}" if record.own.accuracy is None else f"{100 * record.loss:.2f} points"
 
 
 def _measured(network: NetworkRecord) -> str:

@@ -151,13 +151,6 @@ class LatencyTable:
         name = f"latency_ms on {self.device_name}"
         return Cost(name, "sum", "ms", self.fixed_ms, arrays(blocks), budget, self.mean_error)
 
-    def half_way(self) -> float:
-        """Milliseconds half-way between the fastest and the heaviest network: a budget when none is given."""
-        fastest = self.fixed_ms
-        for stage, rows in zip(self.space.stages, self.block_ms, strict=True):
-            fastest += min(sum(min(row) for row in rows[:depth]) for depth in stage.depths)
-        return (fastest + self.predict(self.space.heaviest())) / 2
-
     @property
     def device_name(self) -> str:
         return self.evidence.device["name"] if self.evidence else "unnamed device"

@@ -6,6 +6,7 @@ fine-tuned, when a miss costs seconds; the exported file is measured again, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,12 +59,13 @@ class Candidates:
             return path
         return self.fine_tune(self.solve(target_ms).architecture)
 
-    def solve(self, target_ms: float) -> SearchResult:
-        """The most accurate network that measures within the target, weights aside."""
+    def solve(self, target_ms: float, most_ms: float = math.inf) -> SearchResult:
+        """The most accurate network that measures within the target, weights aside; predicted at `most_ms` at most."""
         table, estimator = self._require_sources()
         budget = target_ms * (1 - PROBE_MARGIN)
 
-        def probe(asked_ms: float) -> Attempt[SearchResult]:
+        def probe(tightened_ms: float) -> Attempt[SearchResult]:
+            asked_ms = min(tightened_ms, most_ms)
             limits = [Limit(table.table, asked_ms), *tightest([*self.sources.resources, *device_limits(self.device)])]
             result = search(self.space, estimator, limits, self.solver)
             return Attempt(asked_ms, result.latency_ms, self._latency(result.architecture, budget), result)

@@ -1,4 +1,7 @@
-"""What a run does for one device: search within the budget, fine-tune what was found, export it."""
+"""What a run does for one device: search for what is asked of the network, fine-tune what was found, export it.
+
+The budget that the export is held to is a result of the search, since a goal may be an accuracy; it is read from there.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 from deploynas import __version__
 from deploynas.accuracy.estimation import EstimationSettings
+from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.device import Device
 from deploynas.files import content_hash, now, sha256_of
 from deploynas.latency.table import LatencyTable
@@ -16,15 +20,20 @@ from deploynas.pipeline.candidates import Candidates
 from deploynas.pipeline.delivery import Delivery, Order, deliver
 from deploynas.pipeline.exported import Wishes
 from deploynas.pipeline.finetune import FineTuneOptions, FinetuneStep, finetuning_inputs
+from deploynas.pipeline.goal import Goal
 from deploynas.pipeline.limits import device_limits, tightest
+from deploynas.pipeline.measured_networks import MeasuredNetworks
+from deploynas.pipeline.refine import can_refine, refined_request
 from deploynas.pipeline.run_folder import DeviceFolder, RunFolder
+from deploynas.pipeline.search import budget_of_request, state_budget
+from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
 from deploynas.pipeline.sources import KnownTable, Sources
 from deploynas.pipeline.step import Inputs, perform
 from deploynas.pipeline.supernet import SupernetSource, TrainedSupernet
 from deploynas.progress import OnProgress
 from deploynas.report.document import ReportFile, Round
 from deploynas.search.problem import Limit
-from deploynas.search.result_file import SearchFile, input_record, network_record
+from deploynas.search.result_file import RefinementRound, SearchFile, input_record, network_record
 from deploynas.space import Architecture
 from deploynas.training.recipe import Recipe
 
@@ -36,6 +45,8 @@ class RunSettings:
     recipe: Recipe
     teacher: str | None = None  # for fine-tuning; None: w_h
     estimation: EstimationSettings = field(default_factory=lambda: EstimationSettings(passes=16, unseen=50))
+    goal: Goal | None = None  # of every device without a budget of its own; None: the knee
+    refine: int = 3  # rounds of measuring networks of the frontier, at most; 0: none
     limits: tuple[Limit, ...] = ()  # besides latency, on every device
     solver: str = "exact"
     wishes: Wishes = field(default_factory=Wishes)
@@ -46,7 +57,7 @@ class RunSettings:
 class DeviceRun:
     run: RunFolder
     device: Device
-    asked_ms: float | None
+    goal: Goal | None  # None: nobody has asked for anything
     supernet: TrainedSupernet
     settings: RunSettings
 
@@ -58,12 +69,19 @@ class DeviceRun:
     def files(self) -> DeviceFolder:
         return self.run.device(self.device.name)
 
+    def found(self) -> SearchFile:
+        """What the search has left behind."""
+        return SearchFile.load(self.files.search)
+
     @cached_property
-    def budget_ms(self) -> float:
-        """What was asked for, else what the device file says, else half-way from the fastest to the heaviest."""
-        if self.asked_ms is not None:
-            return self.asked_ms
-        return self.device.budgets.latency_ms or self.table.half_way()
+    def refines(self) -> bool:
+        """Whether the estimator is to be refined for this device, and can be."""
+        return self.settings.refine > 0 and can_refine(load_estimator(self.run.estimator))
+
+    @property
+    def estimator(self) -> Path:
+        """That the search of this device uses."""
+        return self.files.estimator if self.refines else self.run.estimator
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -74,10 +92,16 @@ class DeviceRun:
         settings = self.settings
         return FineTuneOptions(settings.recipe, settings.teacher, search=self.files.search, force=settings.force)
 
+    def request(self) -> SearchRequest:
+        """The question, to the estimator of the run."""
+        table, solver = BudgetedTable(self.files.table, self.table), SolverChoice(self.settings.solver)
+        path, space = self.run.estimator, self.supernet.space
+        return SearchRequest(space, load_estimator(path), path, [table], self.limits, solver, self.goal)
+
     def candidates(self, on_progress: OnProgress) -> Candidates:
-        known = KnownTable(self.files.table, self.table, self.budget_ms)
+        known = KnownTable(self.files.table, self.table, None)
         source = SupernetSource(self.supernet.path, self.supernet.data, self.supernet)
-        sources = Sources(source, self.run.estimator, self.files.search, (known,), self.limits, self.settings.teacher)
+        sources = Sources(source, self.estimator, self.files.search, (known,), self.limits, self.settings.teacher)
 
         def fine_tune(architecture: Architecture) -> Path:
             step = FinetuneStep(self.run, self.device.name, self.supernet, architecture, self.fine_tuning)
@@ -103,12 +127,15 @@ class SearchStep:
     def inputs(self) -> Inputs:
         of = self.of
         question = {
-            "budget_ms": of.budget_ms,
+            "goal": repr(of.goal),
             "limits": {limit.name: limit.budget for limit in of.limits},
             "solver": of.settings.solver,
+            "refine": of.settings.refine,
         }
         return {
             "estimator": sha256_of(of.run.estimator),
+            "supernet": of.supernet.checkpoint.weights_sha256,  # in which it is refined, on these data
+            "data": of.supernet.data.content_hash,
             "table": sha256_of(of.files.table),
             "device": of.device.hash,
             "question": content_hash(question),
@@ -116,13 +143,21 @@ class SearchStep:
 
     def work(self, on_progress: OnProgress) -> None:
         of, space = self.of, self.of.supernet.space
+        request, rounds = of.request(), tuple[RefinementRound, ...]()
+        if of.refines:
+            networks = MeasuredNetworks(of.supernet)
+            request, refinement = refined_request(request, networks, of.settings.refine, of.estimator, on_progress)
+            rounds = refinement.rounds
         candidates = of.candidates(on_progress)
-        result = candidates.solve(of.budget_ms)
-        SearchFile(
+        budget = budget_of_request(request)
+        assert budget is not None, "there is one table"
+        result = candidates.solve(budget.promised_ms, budget.asked_ms)
+        document = SearchFile(
             space=space.describe(),
             space_hash=space.hash,
             networks=[network_record(result)],
-            estimator=input_record(of.run.estimator),
+            refinement=list(rounds),
+            estimator=input_record(of.estimator),
             tables=[input_record(of.files.table)],
             provenance={
                 "created": now(),
@@ -130,10 +165,12 @@ class SearchStep:
                 "solver": of.settings.solver,
                 "rounds": [probe.model_dump() for probe in candidates.probes],
             },
-        ).save(of.files.search)
+        )
+        state_budget(document, request, budget)
+        document.save(of.files.search)
 
     def outputs(self) -> Sequence[Path]:
-        return [self.of.files.search]
+        return [self.of.files.search, *([self.of.estimator] if self.of.refines else [])]
 
 
 @dataclass(frozen=True)
@@ -153,20 +190,19 @@ class ExportStep:
     def inputs(self) -> Inputs:
         of = self.of
         return {
-            "search": sha256_of(of.files.search),
+            "search": sha256_of(of.files.search),  # which names the estimator by hash, and the budget
             "table": sha256_of(of.files.table),
-            "estimator": sha256_of(of.run.estimator),
             "device": content_hash(of.device.describe()),
-            "wishes": content_hash({**asdict(of.settings.wishes), "budget_ms": of.budget_ms}),
+            "wishes": content_hash(asdict(of.settings.wishes)),
             **finetuning_inputs(of.supernet, of.fine_tuning),
         }
 
     def work(self, on_progress: OnProgress) -> None:
-        of, found = self.of, SearchFile.load(self.of.files.search)
+        of, found = self.of, self.of.found()
         candidates = of.candidates(on_progress)
         candidates.probes += [Round.model_validate(made) for made in found.provenance["rounds"]]
         candidates.given = candidates.fine_tune(of.supernet.space.architecture(found.networks[0].choices))
-        order = Order(of.budget_ms, of.supernet.batches, of.settings.wishes)
+        order = Order(found.budget_ms, of.supernet.batches, of.settings.wishes)
         deliver(candidates, order, self.folder, on_progress)
 
     def outputs(self) -> Sequence[Path]:

@@ -76,8 +76,8 @@ def picked(path: Path, pick: int) -> Architecture:
 def supernet_of(path: Path) -> Path:
     """Where the supernet of a search result is looked for: the run that its estimator lies in, else runs/SPACE."""
     file = SearchFile.load(path)
-    beside = RunFolder(Path(file.estimator.path).parent)
-    return (beside if beside.w_star.exists() else RunFolder.of_space(file.the_space().name)).path
+    name = file.the_space().name
+    return (RunFolder.with_estimator(Path(file.estimator.path), name) or RunFolder.of_space(name)).path
 
 
 @dataclass(frozen=True)

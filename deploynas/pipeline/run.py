@@ -17,15 +17,16 @@ from deploynas.latency.table import LatencyTable
 from deploynas.pipeline.delivery import Delivery
 from deploynas.pipeline.device_run import DeviceRun, ExportStep, RunSettings, SearchStep
 from deploynas.pipeline.estimate import EstimateStep
+from deploynas.pipeline.goal import AtMost, Goal
 from deploynas.pipeline.limits import split_budget
 from deploynas.pipeline.profile import ProfileStep, doubt_about
+from deploynas.pipeline.refine import refinement_in_words
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Step, changed_inputs, perform
 from deploynas.pipeline.supernet import open_supernet
 from deploynas.pipeline.train import TrainStep
 from deploynas.pipeline.watcher import Unwatched, Watcher
 from deploynas.report.index import write_index
-from deploynas.search.result_file import SearchFile
 from deploynas.search.solver import load_solver
 from deploynas.space import Space
 from deploynas.training.data import Data, load_data
@@ -45,6 +46,18 @@ class DeviceWish:
         """`cpu-1t:2.5`, `cpu-1t` or the path of a YAML file, with or without a budget."""
         name, budget = split_budget(text)
         return cls(Device.load(name), budget)
+
+    def goal(self, asked: Goal | None) -> Goal | None:
+        """The device's own budget, else what is asked of all devices, else what the device file says."""
+        if self.budget_ms is not None and asked is not None:
+            raise InputError(
+                f"`{self.device.name}` has a budget of its own, and something else is asked of every device",
+                hint="`--device DEVICE:MS` for each, or `--max-latency-ms`, `--min-accuracy` or `--within` for all",
+            )
+        if self.budget_ms is not None:
+            return AtMost(self.budget_ms)
+        in_file = self.device.budgets.latency_ms
+        return asked or (AtMost(in_file) if in_file is not None else None)
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,7 @@ def run_steps(
         raise InputError("no device to run for", hint="`deploynas devices` lists them")
     if len({wish.device.name for wish in wishes}) < len(wishes):
         raise InputError("a device is named twice")
+    goals = [wish.goal(settings.goal) for wish in wishes]
     loaded = load_data(data, space) if isinstance(data, str) else data
     steps = _Steps(folder, settings.force, watcher)
     for wish in wishes:
@@ -108,9 +122,9 @@ def run_steps(
     supernet = open_supernet(folder, loaded)
     steps.estimate(EstimateStep(folder, supernet, settings.estimation))
     result = RunResult(folder)
-    for wish in wishes:
+    for wish, goal in zip(wishes, goals, strict=True):
         try:
-            of = DeviceRun(folder, wish.device, wish.budget_ms, supernet, settings)
+            of = DeviceRun(folder, wish.device, goal, supernet, settings)
             result.bundles.append(steps.ship(of))
         except GateError as error:
             result.missed.append(f"{wish.device.name}: {error.message}")
@@ -160,12 +174,12 @@ class _Steps:
         """Search, fine-tune and export for one device."""
         search, export, name = SearchStep(of), ExportStep(of), of.device.name
         if not self._done(search, f"search for {name}", of.files.search):
-            found = SearchFile.load(of.files.search).networks[0]
-            predicted = found.limits[0].predicted  # latency comes first
-            # the estimate ranks networks; at the best ones it overshoots, so only what is measured later is quoted
-            self.watcher.note(
-                f"search: the best-ranked network is predicted at {predicted:.4g} of {of.budget_ms:.4g} ms"
-            )
+            found = of.found()
+            predicted = found.networks[0].limits[0].predicted  # latency comes first
+            if found.refinement:
+                self.watcher.note(f"search: {refinement_in_words(found.refinement)}")
+            self.watcher.note(f"search: {found.budget_reason}")
+            self.watcher.note(f"search: the network is predicted at {predicted:.4g} of {found.budget_ms:.4g} ms")
         self._done(export, f"fine-tune and export for {name}", export.folder)
         return export.delivery()
 

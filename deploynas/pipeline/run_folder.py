@@ -2,7 +2,7 @@
 
 supernet/   w_h and w_star (safetensors + JSON), metrics.jsonl, and the state of training while it runs
 estimator.json, samples/            what decisions are worth, and the passes it was learned from
-devices/DEVICE/                     table.json, search.json, networks/ (fine-tuned)
+devices/DEVICE/                     table.json, estimator.json (refined), search.json, networks/ (fine-tuned)
 bundles/DEVICE/                     what is handed over
 steps/                              what each step of `run` was made from
 """
@@ -24,6 +24,11 @@ class DeviceFolder:
     @property
     def table(self) -> Path:
         return self.path / "table.json"
+
+    @property
+    def estimator(self) -> Path:
+        """That of the run, refined where the search for this device goes."""
+        return self.path / "estimator.json"
 
     @property
     def search(self) -> Path:
@@ -48,6 +53,13 @@ class RunFolder:
         """The run that a supernet belongs to; weights that lie elsewhere are a run of their own folder."""
         folder = w_star.parent
         return cls(folder.parent if folder.name == SUPERNET else folder)
+
+    @classmethod
+    def with_estimator(cls, estimator: Path, space_name: str) -> RunFolder | None:
+        """The run that an estimator lies in, refined for a device or not, else that of the space; None: no supernet."""
+        within = [estimator.parent, *estimator.parents[2:3]]
+        runs = [*(cls(folder) for folder in within), cls.of_space(space_name)]
+        return next((run for run in runs if run.w_star.exists()), None)
 
     @property
     def supernet(self) -> Path:

@@ -6,15 +6,15 @@ Nothing here needs torch: a search runs on a target machine too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from deploynas import __version__, search
-from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.errors import GateError, InputError
 from deploynas.files import now
-from deploynas.latency.table import LatencyTable
-from deploynas.pipeline.limits import require_budget
+from deploynas.pipeline.budget import Budget, plain_budget, settle
+from deploynas.pipeline.goal import AtMost, NearBest
+from deploynas.pipeline.search_request import SearchRequest
+from deploynas.pipeline.tradeoff import Tradeoff, has_frontier
 from deploynas.progress import OnProgress, silent
 from deploynas.report.numbers import how_many
 from deploynas.search.feasibility import require_feasible
@@ -22,90 +22,12 @@ from deploynas.search.frontier import frontier
 from deploynas.search.problem import Limit, Problem
 from deploynas.search.result import SearchResult, one_each
 from deploynas.search.result_file import (
-    FrontierRecord,
-    NetworkRecord,
     SearchFile,
-    frontier_records,
+    frontier_record,
     input_record,
     network_record,
     sharing_records,
 )
-from deploynas.space import Space
-
-
-@dataclass(frozen=True)
-class BudgetedTable:
-    """A latency table as `--latency` gives it."""
-
-    path: Path
-    table: LatencyTable
-    budget_ms: float | None
-
-    @classmethod
-    def parse(cls, text: str, budget_ms: float | None = None) -> BudgetedTable:
-        """`table.json:10` or `table.json`; a colon may also belong to the path."""
-        place, colon, given = text.rpartition(":")
-        if not colon or Path(text).exists():
-            return cls(Path(text), LatencyTable.load(text), budget_ms)
-        if budget_ms is not None:
-            raise InputError(
-                "`--max-latency-ms` is for one `--latency TABLE` without a budget of its own",
-                hint="give every table its budget: `--latency TABLE:MS`",
-            )
-        try:
-            budget = require_budget(float(given), f"the budget of `--latency {text}`")
-        except ValueError:
-            raise InputError(
-                f"`--latency {text}`: `{given}` is not a budget in milliseconds",
-                hint="like `--latency table.json:10`",
-            ) from None
-        return cls(Path(place), LatencyTable.load(place), budget)
-
-
-@dataclass(frozen=True)
-class SolverChoice:
-    name: str = "exact"
-    seed: int = 0  # for solvers that draw random numbers
-    top: int = 1  # how many networks, best first
-
-
-@dataclass(frozen=True)
-class SearchRequest:
-    """A question to the search, with the files it is about."""
-
-    space: Space
-    estimator: StoredEstimator
-    estimator_path: Path
-    tables: Sequence[BudgetedTable]
-    resources: Sequence[Limit]
-    solver: SolverChoice = field(default_factory=SolverChoice)
-
-    @classmethod
-    def open(
-        cls,
-        estimator_path: Path,
-        tables: Sequence[BudgetedTable],
-        resources: Sequence[Limit],
-        solver: SolverChoice,
-        space_name: str | None = None,
-    ) -> SearchRequest:
-        if not tables and not resources:
-            raise InputError("nothing limits the network", hint="`--latency TABLE:MS`, `--max-params N`, ...")
-        estimator = load_estimator(estimator_path)
-        space = Space.load(space_name) if space_name else estimator.space
-        return cls(space, estimator, estimator_path, tables, resources, solver)
-
-    def devices(self) -> list[Limit]:
-        """The latency limits; every table must have its budget."""
-        for table in self.tables:
-            if table.budget_ms is None:
-                raise InputError(
-                    f"`--latency {table.path}` has no budget", hint=f"`--latency {table.path}:10` for 10 ms"
-                )
-        return [Limit(table.table, table.budget_ms) for table in self.tables if table.budget_ms is not None]
-
-    def problem(self) -> Problem:
-        return Problem.build(self.space, self.estimator, [*self.devices(), *self.resources])
 
 
 @dataclass(frozen=True)
@@ -116,10 +38,38 @@ class SearchAnswer:
 
 def shared_network(request: SearchRequest, on_progress: OnProgress = silent) -> SearchAnswer:
     """One network for all limits, or the best few; with several devices also what each loses by sharing."""
+    budget = budget_of_request(request)
+    if budget:
+        request = request.at_most(budget.asked_ms)
     devices = request.devices()
     results = _solve(request, devices, on_progress)
     each = _one_each(request, devices) if len(devices) > 1 else ()
-    return _answer(request, results, each, results[0])
+    answer = _answer(request, results, each, results[0])
+    if budget is None:
+        return answer
+    state_budget(answer.document, request, budget)
+    return SearchAnswer(answer.document, (*answer.remarks, budget.reason, *budget.remarks))
+
+
+def budget_of_request(request: SearchRequest) -> Budget | None:
+    """What the goal on the only table comes to; None if there is no table, or several."""
+    goal = request.wanted
+    if goal is None:
+        return None
+    if isinstance(goal, AtMost) and not has_frontier(
+        Problem.build(request.space, request.estimator, request.resources)
+    ):
+        return plain_budget(goal.latency_ms)  # what else could be had would cost many searches
+    return settle(goal, Tradeoff.build(request), given=request.goal is not None)
+
+
+def state_budget(document: SearchFile, request: SearchRequest, budget: Budget) -> None:
+    """Write into a document of one device what its networks are held to, and why."""
+    document.budget_reason = ". ".join([budget.reason, *budget.remarks])
+    document.as_good = frontier_record(budget.as_good, request.estimator) if budget.as_good else None
+    for network in document.networks:
+        (latency,) = (use for use in network.limits if use.unit == "ms")
+        latency.budget = budget.promised_ms
 
 
 def network_for_each(request: SearchRequest, on_progress: OnProgress = silent) -> SearchAnswer:
@@ -138,17 +88,21 @@ def whole_frontier(request: SearchRequest, thin: int | None = None) -> SearchAns
     """Every optimal network of one table, fastest first, up to its budget if it has one."""
     if len(request.tables) != 1:
         raise InputError(f"`--frontier` needs one `--latency`, got {len(request.tables)}")
-    (given,) = request.tables
-    limits = [*request.resources, *([] if given.budget_ms is None else [Limit(given.table, given.budget_ms)])]
+    if request.goal is not None and not isinstance(request.goal, AtMost):
+        raise InputError("`--frontier` shows the networks of all accuracies", hint="leave out the one that is wanted")
+    (given,), goal = request.tables, request.wanted
+    limits = [*request.resources, *([Limit(given.table, goal.latency_ms)] if isinstance(goal, AtMost) else [])]
     require_feasible(Problem.build(request.space, request.estimator, limits))
     points = frontier(request.space, request.estimator, given.table, request.resources)
-    if given.budget_ms is not None:
-        points = points[: int((points.latencies_ms <= given.budget_ms).sum())]
+    if isinstance(goal, AtMost):
+        points = points[: int((points.latencies_ms <= goal.latency_ms).sum())]
     thinned = f", those of {thin} even budgets shown" if thin else ""
-    remark = f"{len(points)} optimal networks of {how_many(request.space.size())}{thinned}"
-    answer = _answer(request, [], (), None, remark)
-    answer.document.frontier = frontier_records(points.thin(thin) if thin else points)
-    _write_expectations(request, answer.document)
+    remarks = [f"{len(points)} optimal networks of {how_many(request.space.size())}{thinned}"]
+    if isinstance(goal, NearBest):
+        remarks.append(settle(goal, Tradeoff.build(request)).reason)
+    answer = _answer(request, [], (), None, *remarks)
+    shown = points.thin(thin) if thin else points
+    answer.document.frontier = [frontier_record(point, request.estimator) for point in shown]
     return answer
 
 
@@ -193,16 +147,4 @@ def _answer(
             "seed": request.solver.seed,
         },
     )
-    _write_expectations(request, document)
     return SearchAnswer(document, remarks)
-
-
-def _write_expectations(request: SearchRequest, document: SearchFile) -> None:
-    """Write beside every prediction what it is worth in measured accuracy, where the estimator knows."""
-    validation = request.estimator.validation
-    if validation is None:
-        return
-    records: list[NetworkRecord | FrontierRecord] = [*document.networks, *document.frontier]
-    for record in [*records, *(shared.own for shared in document.each)]:
-        if record.accuracy is not None:
-            record.expected_accuracy = validation.expected(record.accuracy)

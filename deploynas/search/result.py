@@ -1,15 +1,58 @@
-"""What a search hands back: a network, its predicted score and costs, and how far to trust those."""
+"""What a search hands back: a network, the score that was maximised, the accuracy to expect of it, and its costs.
+
+A score ranks. What to expect of a network is the estimator's to say: where networks with such a score were measured, it
+says what they had.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from deploynas.costs import Costs
 from deploynas.search.problem import Limit, Problem
 from deploynas.search.solver import Solution, load_solver
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Estimator, Scale, Unit
+
+
+class Expected(Protocol):
+    """An accuracy (0..1), and how uncertain it is."""
+
+    @property
+    def accuracy(self) -> float: ...
+
+    @property
+    def se(self) -> float | None: ...
+
+    def interval(self) -> tuple[float, float] | None: ...
+
+
+@runtime_checkable
+class Expecting(Protocol):
+    """An estimator that knows what its scores are worth in measured accuracy."""
+
+    def expect(self, architecture: Architecture) -> Expected: ...
+
+
+@dataclass(frozen=True)
+class AccuracyToExpect:
+    """One-shot, 0..1: with the weights that a network inherits from the supernet. None: not known."""
+
+    accuracy: float | None
+    se: float | None
+    interval: tuple[float, float] | None  # 90 % of such networks are within it
+
+    @classmethod
+    def of(cls, estimator: Estimator, architecture: Architecture, score: float, scale: Scale) -> AccuracyToExpect:
+        """What the estimator says, else the score itself; nothing if the score only ranks."""
+        if scale == "ordinal":
+            return cls(None, None, None)
+        if isinstance(estimator, Expecting):
+            found = estimator.expect(architecture)
+            return cls(found.accuracy, found.se, found.interval())
+        return cls(score, estimator.predict_se(architecture), None)
 
 
 @dataclass(frozen=True)
@@ -25,12 +68,12 @@ class LimitUse:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """One network, and the score that was maximised."""
+    """One network, the score that was maximised, and the accuracy to expect."""
 
     architecture: Architecture
     score: float
     scale: Scale
-    score_se: float | None  # implied by the standard errors of the estimator; None: it has none
+    to_expect: AccuracyToExpect
     costs: Costs
     limits: tuple[LimitUse, ...]
     solver: str
@@ -39,12 +82,17 @@ class SearchResult:
 
     @property
     def accuracy(self) -> float | None:
-        """The score as a fraction, 0..1; None if it only ranks."""
-        return self.score if self.scale == "accuracy" else None
+        """What to expect, 0..1; None if the score only ranks."""
+        return self.to_expect.accuracy
 
     @property
     def accuracy_se(self) -> float | None:
-        return self.score_se if self.scale == "accuracy" else None
+        return self.to_expect.se
+
+    @property
+    def accuracy_interval(self) -> tuple[float, float] | None:
+        """That 90 % of such networks are within."""
+        return self.to_expect.interval
 
     @property
     def latency_ms(self) -> float | None:
@@ -53,12 +101,12 @@ class SearchResult:
 
 
 def describe(problem: Problem, estimator: Estimator, solution: Solution) -> SearchResult:
-    architecture = solution.architecture
+    architecture, scale = solution.architecture, problem.objective.scale
     return SearchResult(
         architecture,
         solution.score,
-        problem.objective.scale,
-        estimator.predict_se(architecture),
+        scale,
+        AccuracyToExpect.of(estimator, architecture, solution.score, scale),
         Costs.of(problem.space, architecture),
         tuple(LimitUse(c.name, c.total(architecture), c.budget, c.relative_error, c.unit) for c in problem.costs),
         solution.solver,

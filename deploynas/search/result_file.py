@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from deploynas.files import parse_json, write_json
-from deploynas.search.frontier import Frontier
+from deploynas.search.frontier import FrontierPoint
 from deploynas.search.problem import UNITS
-from deploynas.search.result import SearchResult
+from deploynas.search.result import AccuracyToExpect, SearchResult
 from deploynas.space import Architecture, Space
-from deploynas.space.coefficients import Unit
+from deploynas.space.coefficients import Estimator, Unit
 
 
 class LimitRecord(BaseModel):
@@ -37,11 +37,16 @@ class LimitRecord(BaseModel):
         return data
 
 
-def _scored(data: object) -> object:
-    """Files of before have an accuracy and no score: they were the same."""
-    if isinstance(data, dict) and "score" not in data and "accuracy" in data:
-        return {**data, "score": data["accuracy"]}
-    return data
+def _of_before(data: object) -> object:
+    """In files of before `accuracy` was the score itself, and what to expect was beside it, where it was known."""
+    if not isinstance(data, dict):
+        return data
+    read = dict(data)
+    if "score" not in read and "accuracy" in read:
+        read["score"] = read["accuracy"]
+    if read.get("expected_accuracy") is not None:
+        read["accuracy"] = read["expected_accuracy"]
+    return read
 
 
 class NetworkRecord(BaseModel):
@@ -50,9 +55,9 @@ class NetworkRecord(BaseModel):
     architecture: str
     choices: list[list[int]]
     score: float  # predicted: what was maximised
-    accuracy: float | None  # the score, if it is an accuracy (0..1); None: it only ranks
+    accuracy: float | None  # to expect one-shot, 0..1; None: the score only ranks
     accuracy_se: float | None
-    expected_accuracy: float | None = None  # what networks with such a prediction measured, one-shot
+    accuracy_interval: tuple[float, float] | None = None  # that 90 % of such networks are within
     measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank`
     measured_accuracy_se: float | None = None
     params: int
@@ -64,7 +69,7 @@ class NetworkRecord(BaseModel):
     optimal: bool
     gap: float | None  # of the score
 
-    _before = model_validator(mode="before")(_scored)
+    _before = model_validator(mode="before")(_of_before)
 
 
 class SharingRecord(BaseModel):
@@ -72,18 +77,46 @@ class SharingRecord(BaseModel):
 
     limit: str
     own: NetworkRecord
-    loss: float | None  # of score; None: no network is within the limits of all devices
+    loss: float | None  # of accuracy to expect (of score, if it only ranks); None: no network is within all limits
 
 
 class FrontierRecord(BaseModel):
     architecture: str
     choices: list[list[int]]
     score: float
-    accuracy: float | None  # the score, if it is an accuracy (0..1); None: it only ranks
-    expected_accuracy: float | None = None
+    accuracy: float | None  # as in a `NetworkRecord`
+    accuracy_se: float | None = None
+    accuracy_interval: tuple[float, float] | None = None
     latency_ms: float
 
-    _before = model_validator(mode="before")(_scored)
+    _before = model_validator(mode="before")(_of_before)
+
+
+class CheckedNetwork(BaseModel):
+    """A network of the frontier: what was expected of it, and what it then measured one-shot."""
+
+    choices: list[list[int]]
+    latency_ms: float  # predicted
+    accuracy: float
+    accuracy_interval: tuple[float, float] | None
+    measured_accuracy: float
+    measured_accuracy_se: float
+
+
+class RefinementRound(BaseModel):
+    """Expected against measured accuracy on networks of the frontier that the estimator had not been told of."""
+
+    networks: int
+    mean_error: float  # of expected - measured
+    mean_error_se: float
+    rmse: float
+    coverage: float | None  # share of networks within their 90 % intervals; None: there were none
+    measured: list[CheckedNetwork]
+
+    @property
+    def settled(self) -> bool:
+        """Whether the mean error cannot be told from zero."""
+        return abs(self.mean_error) <= self.mean_error_se
 
 
 class InputRecord(BaseModel):
@@ -99,6 +132,9 @@ class SearchFile(BaseModel):
     networks: list[NetworkRecord] = []  # best first, each within all limits
     each: list[SharingRecord] = []  # the best network of every device, when there are several
     frontier: list[FrontierRecord] = []
+    budget_reason: str | None = None  # where the latency budget of the networks comes from, in words
+    as_good: FrontierRecord | None = None  # much faster than the budget asks for, and expected to be as accurate
+    refinement: list[RefinementRound] = []  # of the estimator, where this search went
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
     tables: list[InputRecord] = []
@@ -111,6 +147,12 @@ class SearchFile(BaseModel):
         """The networks, best first."""
         space = self.the_space()
         return [space.architecture(network.choices) for network in self.networks]
+
+    @property
+    def budget_ms(self) -> float | None:
+        """What the networks were held to on the only device; None if there are several, or none."""
+        budgets = {use.budget for network in self.networks[:1] for use in network.limits if use.unit == "ms"}
+        return budgets.pop() if len(budgets) == 1 else None
 
     @classmethod
     def load(cls, path: str | Path) -> SearchFile:
@@ -129,6 +171,7 @@ def network_record(result: SearchResult) -> NetworkRecord:
         score=result.score,
         accuracy=result.accuracy,
         accuracy_se=result.accuracy_se,
+        accuracy_interval=result.accuracy_interval,
         **vars(result.costs),
         limits=[LimitRecord(**vars(use)) for use in result.limits],
         solver=result.solver,
@@ -142,23 +185,29 @@ def sharing_records(each: Sequence[SearchResult], shared: SearchResult | None) -
         SharingRecord(
             limit=next(use.name for use in own.limits if use.unit == "ms"),
             own=network_record(own),
-            loss=own.score - shared.score if shared else None,
+            loss=_loss(own, shared) if shared else None,
         )
         for own in each
     ]
 
 
-def frontier_records(points: Frontier) -> list[FrontierRecord]:
-    return [
-        FrontierRecord(
-            architecture=str(point.architecture),
-            choices=_choices(point.architecture),
-            score=point.score,
-            accuracy=point.accuracy,
-            latency_ms=point.latency_ms,
-        )
-        for point in points
-    ]
+def _loss(own: SearchResult, shared: SearchResult) -> float:
+    if own.accuracy is None or shared.accuracy is None:
+        return own.score - shared.score
+    return own.accuracy - shared.accuracy
+
+
+def frontier_record(point: FrontierPoint, estimator: Estimator) -> FrontierRecord:
+    expected = AccuracyToExpect.of(estimator, point.architecture, point.score, point.scale)
+    return FrontierRecord(
+        architecture=str(point.architecture),
+        choices=_choices(point.architecture),
+        score=point.score,
+        accuracy=expected.accuracy,
+        accuracy_se=expected.se,
+        accuracy_interval=expected.interval,
+        latency_ms=point.latency_ms,
+    )
 
 
 def input_record(path: Path) -> InputRecord:

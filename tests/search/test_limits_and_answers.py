@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from tiny_problems import random_instance, tiny_space
 
 import deploynas as dn
 from deploynas.accuracy.bilinear import StandardErrors
+from deploynas.accuracy.estimator_file import Curve, EstimatorValidation
 from deploynas.errors import GateError, InputError
 from deploynas.search.feasibility import cost_ranges, require_feasible
 from deploynas.search.problem import Limit, Problem
@@ -117,6 +119,20 @@ def test_the_result_carries_what_is_known_about_its_errors():
     assert result.costs == dn.Costs.of(SPACE, result.architecture)
     assert result.limits[0].relative_error is None
     assert dn.search(SPACE, estimator_with(), [Limit(TABLE, 6.0)]).accuracy_se is None
+
+
+def test_an_accuracy_is_what_to_expect_and_the_score_what_was_maximised():
+    curve = Curve(predicted=[0.5, 0.6], measured=[0.4, 0.5])  # networks with such scores measured 0.1 less
+    validated = replace(estimator_with(), validation=EstimatorValidation(networks=5, curve=curve))
+    result = dn.search(SPACE, validated, [Limit(TABLE, 6.0)])
+    assert result.score == pytest.approx(0.55) and result.accuracy == pytest.approx(0.45)
+    plain = dn.search(SPACE, estimator_with(), [Limit(TABLE, 6.0)])
+    assert plain.accuracy == plain.score and plain.accuracy_interval is None
+    errors = StandardErrors.checked(SPACE, 0.03, [[0.0, 0.0], [0.0, 0.0]], blocks(0.0))
+    low, high = dn.search(SPACE, estimator_with(errors=errors), [Limit(TABLE, 6.0)]).accuracy_interval
+    assert (low, high) == pytest.approx((0.55 - 1.645 * 0.03, 0.55 + 1.645 * 0.03), abs=1e-4)  # 90 %
+    asked = dn.search(SPACE, dn.ask(estimator_with()), [Limit(TABLE, 6.0)], solver="evolution")
+    assert asked.accuracy == asked.score and asked.accuracy_se is None
 
 
 def test_thinning_keeps_both_ends_and_the_optimum_of_every_even_budget():
