@@ -40,11 +40,17 @@ class LinkFile(BaseModel):
     weights: list[float]
 
 
+class RefitFile(BaseModel):
+    indices: list[IndexFile]
+    link: list[float]  # added to the link's parameters, in the order of `Link.gradient`
+
+
 class IndexedFile(EstimatorFile):
     kind: Literal["indexed"] = "indexed"
     indices: list[IndexFile]
     link: LinkFile
-    resampled: list[list[IndexFile]] = Field(default_factory=list)
+    refits: list[RefitFile] = Field(default_factory=list)
+    resampled: list[list[IndexFile]] = Field(default_factory=list, exclude=True)  # files of before: refits of one link
     lack_of_fit: float | None = None
 
 
@@ -79,26 +85,38 @@ class Index:
 Indices = tuple[Index, ...]
 
 
+@dataclass(frozen=True)
+class Refit:
+    """What the fit might as well have been, from resampled networks or images: near the fit, and judged by its slopes.
+
+    Parameters of a link that the data hardly tell move far, and together: what they do is small, and a straight line.
+    """
+
+    indices: Indices
+    link_step: np.ndarray  # in the order of `Link.gradient`
+
+
 @dataclass(frozen=True, eq=False)
 class IndexedEstimator(StoredEstimator):
     """Accuracy (0..1) from indices through a link.
 
-    `resampled` holds the indices of a few refits on resampled networks or images: how predictions scatter among
-    them is their standard error. Some numbers per refit say as much as a covariance of all contributions with each
-    other, which would be a hundred times as long. `lack_of_fit` is the standard deviation of what no choice of
-    contributions explains, where measured networks tell.
+    How predictions scatter among the refits is their standard error. Some numbers per refit say as much as a
+    covariance of all parameters with each other, which would be a hundred times as long. `lack_of_fit` is the standard
+    deviation of what no choice of parameters explains, where measured networks tell.
     """
 
     File: ClassVar = IndexedFile
 
     indices: Indices
     link: Link
-    resampled: tuple[Indices, ...] = ()
+    refits: tuple[Refit, ...] = ()
     lack_of_fit: float | None = None
 
     def __post_init__(self) -> None:
-        if any(len(indices) != self.link.indices for indices in (self.indices, *self.resampled)):
+        if any(len(indices) != self.link.indices for indices in (self.indices, *(r.indices for r in self.refits))):
             raise InputError(f"the link takes {self.link.indices} indices")
+        if any(refit.link_step.shape != (self.link.parameters,) for refit in self.refits):
+            raise InputError(f"a refit moves {self.link.parameters} parameters of the link")
         if self.lack_of_fit is not None and not 0 <= self.lack_of_fit < math.inf:
             raise InputError(f"lack_of_fit must be finite and not negative, got {self.lack_of_fit}")
 
@@ -110,18 +128,28 @@ class IndexedEstimator(StoredEstimator):
         return float(self.link(np.array([self.indices_of(architecture)]))[0])
 
     def predict_se(self, architecture: Architecture) -> float | None:
-        """From the scatter of the refits and the lack of fit; None without refits.
-
-        Refits keep the link, so what is uncertain about its shape is left out: the standard error is too small
-        where few networks or images tell the link, which is most of all among the best networks. A fit from images
-        knows no lack of fit either: what no choice of contributions explains is left out as well.
-        """
-        if len(self.resampled) < 2:
+        """From the scatter of the refits and the lack of fit; None without refits."""
+        if len(self.refits) < 2:
             return None
         self.space.require_member(architecture)
-        totals = [[index.total(architecture) for index in indices] for indices in self.resampled]
-        scatter = float(np.var(self.link(np.array(totals)), ddof=1))
+        scatter = float(np.var(self.draws(self.space.rows([architecture])), axis=0, ddof=1)[0])
         return math.sqrt(scatter + (self.lack_of_fit or 0.0) ** 2)
+
+    def predict_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Of many networks, as rows of decisions; equal to `predict` but for rounding."""
+        return self.link(self._totals(self.indices, self.space.decisions.active(rows)))
+
+    def draws(self, rows: np.ndarray) -> np.ndarray:
+        """(refits, rows): the predictions of every refit."""
+        active = self.space.decisions.active(rows)
+        u = self._totals(self.indices, active)
+        slopes, gradient, found = self.link.slopes(u), self.link.gradient(u), self.link(u)
+        moved = [((self._totals(refit.indices, active) - u) * slopes).sum(axis=1) for refit in self.refits]
+        return found + np.array(moved) + np.array([refit.link_step for refit in self.refits]) @ gradient.T
+
+    def _totals(self, indices: Indices, active: np.ndarray) -> np.ndarray:
+        flat = self.space.decisions.flat
+        return np.stack([i.base + active @ flat(i.depth, i.block) for i in indices], axis=1)
 
     def worth_at(self, architecture: Architecture, changed: Architecture) -> float:
         """What changing one network into another adds to the accuracy, for one decision or several."""
@@ -150,15 +178,20 @@ class IndexedEstimator(StoredEstimator):
         return {
             "indices": [_index_file(index) for index in self.indices],
             "link": _link_file(self.link),
-            "resampled": [[_index_file(index) for index in indices] for indices in self.resampled],
+            "refits": [
+                RefitFile(indices=[_index_file(i) for i in refit.indices], link=refit.link_step.tolist())
+                for refit in self.refits
+            ],
             "lack_of_fit": self.lack_of_fit,
         }
 
     @classmethod
     def _from_file(cls, space: Space, file: EstimatorFile) -> IndexedEstimator:
         assert isinstance(file, IndexedFile)
-        resampled = tuple(_indices(space, indices) for indices in file.resampled)
-        return cls(space, _indices(space, file.indices), _link(file.link), resampled, file.lack_of_fit)
+        link = _link(file.link)
+        refits = [Refit(_indices(space, refit.indices), np.array(refit.link)) for refit in file.refits]
+        refits += [Refit(_indices(space, indices), np.zeros(link.parameters)) for indices in file.resampled]
+        return cls(space, _indices(space, file.indices), link, tuple(refits), file.lack_of_fit)
 
 
 def _indices(space: Space, files: Sequence[IndexFile]) -> Indices:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from deploynas.accuracy.index_model import (
     fit_linked,
     refined,
 )
-from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices
+from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices, Refit
 from deploynas.accuracy.learned import checked_accuracies
 from deploynas.accuracy.samples import Pass
 from deploynas.errors import InputError
@@ -64,7 +64,7 @@ def fit_indexed(
         space,
         basis.indices(fitted.parts.w, data.centre),
         link,
-        basis.refits(fitted, data.design, data.centre, np.arange(len(y)), seed),
+        basis.refits(fitted, data, data.scale, seed),
         lack_of_fit=data.scale * fitted.likelihood.variance**0.5,
         provenance={"form": form, "networks": len(y)},
     )
@@ -85,11 +85,12 @@ def fit_indexed_samples(
     out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
     form = _named(indices) or _chosen(FORMS, [data.held_out_losses(out)])
     fitted = data.fit(form)
+    link = data.link(fitted)
     return IndexedEstimator(
         space,
         basis.indices(fitted.parts.w, data.centre),
-        data.link(fitted),
-        basis.refits(fitted, data.design, data.centre, image, seed),
+        link,
+        basis.refits(fitted, data, 1.0, seed),
         provenance={"form": form, "images": images, "passes": len(passes)},
     )
 
@@ -156,29 +157,37 @@ class _Basis:
             found.append(Index.from_arrays(self.space, -float(centre @ row), depth, block))
         return tuple(found)
 
-    def refits(
-        self, fitted: Fitted, design: np.ndarray, centre: np.ndarray, cluster: np.ndarray, seed: int
-    ) -> tuple[Indices, ...]:
-        """Indices of refits with random weights for all networks (or images) and for what was expected of them.
+    def refits(self, fitted: Fitted, data: Observed, scale: float, seed: int) -> tuple[Refit, ...]:
+        """With random weights for all networks (or images), and for what was expected of the parameters.
 
         Weights are exponential (the Bayesian bootstrap), so that no decision is ever left without observations. One
-        Gauss-Newton step from the fit itself, with its link, is as good as a whole refit for small changes. What is
-        uncertain about the link is left out: intervals from few images are too narrow by that much.
+        Gauss-Newton step from the fit itself is as good as a whole refit for small changes. `scale` is how many units
+        of the link's constant a unit of t is.
         """
         rng = np.random.default_rng((seed, 1))
-        r, q = fitted.parts.w.shape
-        weights = rng.exponential(size=(REFITS, int(cluster.max()) + 1)) - 1
-        precision = fitted.expected.precision[: r * q, : r * q]
-        moved = rng.normal(size=(REFITS, r * q)) @ np.linalg.cholesky(precision).T
-        for start in range(0, len(design), 20_000):
+        weights = rng.exponential(size=(REFITS, int(data.cluster.max()) + 1)) - 1
+        moved = rng.normal(size=(REFITS, fitted.shape.size)) @ np.linalg.cholesky(fitted.expected.precision).T
+        for start in range(0, len(data.design), 20_000):
             rows = slice(start, start + 20_000)
-            t, slopes, _ = fitted.parts.jacobian(design[rows])
+            t, _, jacobian = fitted.parts.jacobian(data.design[rows])
             pull, _ = fitted.likelihood.pull(t, rows)
-            for i in range(r):
-                drawn = weights[:, cluster[rows]] * (pull * slopes[:, i])
-                moved[:, i * q : (i + 1) * q] += drawn.astype(design.dtype) @ design[rows]
-        steps = np.linalg.solve(fitted.curvature[: r * q, : r * q], moved.T).T.reshape(REFITS, r, q)
-        return tuple(self.indices(fitted.parts.w + step, centre) for step in steps)
+            moved += (weights[:, data.cluster[rows]] * pull).astype(jacobian.dtype) @ jacobian
+        steps = np.linalg.solve(fitted.curvature, moved.T).T
+        found = []
+        for step in steps:
+            w = fitted.parts.w + step[: fitted.parts.w.size].reshape(fitted.parts.w.shape)
+            of_link = step[fitted.parts.w.size :]
+            in_order = np.concatenate([scale * of_link[-1:], of_link[:-1]])  # the link's own order: its constant first
+            found.append(Refit(self.indices(w, data.centre), in_order))
+        return tuple(found)
+
+
+class Observed(Protocol):
+    """What a form is fitted to: rows of a design, centred, and which of them are resampled together."""
+
+    design: np.ndarray
+    centre: np.ndarray
+    cluster: np.ndarray
 
 
 def _fit_form(form: Form, basis: _Basis, design: np.ndarray, likelihood: Likelihood) -> Fitted:
@@ -197,6 +206,7 @@ class _Networks:
         self.basis, self.rows, self.y = basis, rows, y
         self.centre = rows.mean(axis=0)
         self.design = rows - self.centre
+        self.cluster = np.arange(len(y))
         self.level, self.scale = float(y.mean()), float(y.std()) or 1.0
 
     def fit(self, form: Form) -> Fitted:
@@ -217,6 +227,7 @@ class _Samples:
 
     def __init__(self, basis: _Basis, rows: np.ndarray, right: np.ndarray, image: np.ndarray) -> None:
         self.basis, self.rows, self.right, self.image = basis, rows, right, image
+        self.cluster = image
         self.centre = rows.mean(axis=0, dtype=float)
         self.design = rows - self.centre.astype(rows.dtype)
         self.visits = np.bincount(image)

@@ -89,11 +89,31 @@ class Link:
         for h, rise in enumerate(self.rise):
             flatness = monotone_tanh(self._unit_input(u, h)) ** 2
             slopes += (rise * (1 - flatness))[:, None] * self.slopes_in[h]
+        return slopes * self._outer_slope(u)[:, None]
+
+    def gradient(self, u: np.ndarray) -> np.ndarray:
+        """(networks, parameters): how fast the accuracy rises with the link's own parameters.
+
+        In the order constant, linear, rise, steepness, shift; those that are not negative by their logarithms.
+        """
+        units = [monotone_tanh(self._unit_input(u, h)) for h in range(self.units)]
+        inside = [rise * (1 - unit * unit) for rise, unit in zip(self.rise, units, strict=True)]
+        columns = [np.ones(len(u)), *(u * self.linear).T]
+        columns += [rise * unit for rise, unit in zip(self.rise, units, strict=True)]
+        columns += [inside[h] * column for h in range(self.units) for column in (u * self.slopes_in[h]).T]
+        return np.stack([*columns, *inside], axis=1) * self._outer_slope(u)[:, None]
+
+    @property
+    def parameters(self) -> int:
+        """How many of its own the link has."""
+        return 1 + self.indices + self.units * (2 + self.indices)
+
+    def _outer_slope(self, u: np.ndarray) -> np.ndarray:
+        """How fast the accuracy rises with what is inside."""
         if not len(self.offsets):
-            return slopes
+            return np.ones(len(u))
         half = [monotone_tanh(0.5 * (self.inner(u) + offset)) for offset in self.offsets]
-        outer = sum(weight * 0.25 * (1 - t * t) for weight, t in zip(self.weights, half, strict=True))
-        return slopes * np.asarray(outer)[:, None]
+        return np.sum([w * 0.25 * (1 - t * t) for w, t in zip(self.weights, half, strict=True)], axis=0)
 
     def _unit_input(self, u: np.ndarray, h: int) -> np.ndarray:
         total = np.full(len(u), self.shift[h])

@@ -93,6 +93,35 @@ def test_slopes_are_those_of_small_steps() -> None:
             assert np.allclose((link(u + step) - link(u - step)) / 2e-6, link.slopes(u)[:, i], atol=1e-8)
 
 
+def test_the_gradient_is_that_of_small_steps_of_the_parameters() -> None:
+    u, inner = np.random.default_rng(1).normal(size=(20, 2)), both_needed()
+    assert inner.steepness is not None
+    shift = np.array([0.5, 0.3])
+    offsets, weights = np.array([-1.0, 0.5]), np.array([0.25, 0.75])
+    steepness = inner.steepness + 0.2
+    link = Link(-0.5, inner.linear, 10 * inner.rise, steepness, shift, offsets, weights)
+
+    def moved(step: np.ndarray) -> Link:
+        constant, linear, rise, steep, shifted = np.split(step, np.cumsum([1, 2, 2, 4]))
+        return Link(
+            link.constant + float(constant[0]),
+            link.linear * np.exp(linear),
+            link.rise * np.exp(rise),
+            steepness * np.exp(steep.reshape(2, 2)),
+            shift + shifted,
+            offsets,
+            weights,
+        )
+
+    for p, step in enumerate(1e-6 * np.eye(link.parameters)):
+        assert np.allclose((moved(step)(u) - moved(-step)(u)) / 2e-6, link.gradient(u)[:, p], atol=1e-8)
+
+
+def test_many_networks_are_predicted_as_one_is() -> None:
+    estimator, nets = planted(both_needed()), networks(30, seed=4)
+    assert np.allclose(estimator.predict_rows(SPACE.rows(nets)), accuracies(estimator, nets), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -150,13 +179,13 @@ def test_a_standard_error_is_the_scatter_of_the_refits_and_the_lack_of_fit() -> 
     found = fit_indexed(SPACE, seen, y, indices=1)
     assert found.lack_of_fit is not None
     for architecture in networks(10, seed=99):
-        refits = [found.link(np.array([[i.total(architecture) for i in r]]))[0] for r in found.resampled]
+        refits = found.draws(SPACE.rows([architecture]))[:, 0]
         expected = np.hypot(np.std(refits, ddof=1), found.lack_of_fit)
         assert found.predict_se(architecture) == pytest.approx(expected)
     # the fit takes fewer than 170 parameters, so 80 networks or more tell the noise: four standard errors of a
     # standard deviation from 80 are a third of it
     assert found.lack_of_fit == pytest.approx(noise, rel=0.33)
-    assert replace(found, resampled=()).predict_se(seen[0]) is None
+    assert replace(found, refits=()).predict_se(seen[0]) is None
 
 
 def test_wrong_numbers_of_indices_and_networks_are_refused() -> None:
