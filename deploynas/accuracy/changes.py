@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from deploynas.accuracy.differences import difference
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.blocks import BlockConfig
 from deploynas.space import Architecture
@@ -39,13 +40,12 @@ class Change:
 def single_changes(estimator: StoredEstimator, architecture: Architecture, table: Priced | None = None) -> list[Change]:
     """All of them, those worth most accuracy first."""
     cost = table.cost() if table else None
-    accuracy = estimator.expect(architecture).accuracy
     before_ms = cost.total(architecture) if cost else 0.0
     found = []
     for place, what, changed in _neighbours(architecture):
-        gain = estimator.expect(changed).accuracy - accuracy
+        gain = difference(estimator, changed, architecture)
         slower = cost.total(changed) - before_ms if cost else None
-        found.append(Change(place, what, changed, gain, None, slower))
+        found.append(Change(place, what, changed, gain.accuracy, gain.se, slower))
     return sorted(found, key=lambda change: -change.accuracy)
 
 

@@ -9,19 +9,23 @@ where it holds among all claims made.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, Field
 
-from deploynas.accuracy.bilinear import BilinearEstimator, StandardErrors
+from deploynas.accuracy.at_network import worth_at
+from deploynas.accuracy.averages import average_worth
+from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.comparisons import comparisons_of
+from deploynas.accuracy.differences import Difference, variances_of
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.explanation_files import AtNetwork
+from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.errors import InputError
-from deploynas.space import Decisions, Ragged
+from deploynas.space import Architecture, Ragged
 
 CHANCE = 0.05  # that any sentence at all is said by accident
 FINDINGS = 8
@@ -71,6 +75,7 @@ class InsightsFile(BaseModel):
     device: str | None
     insights: list[InsightRecord]
     findings: list[str]
+    at: AtNetwork | None = None  # what single changes bring to one network
     validation: dict[str, Any] | None
 
 
@@ -90,24 +95,28 @@ def insights_of(estimator: StoredEstimator, block_ms: Ragged | None = None) -> l
             Insight(*found.key, found.gain, found.gain_se, costs.get(found.key), found.degrees)
             for found in estimator.comparisons
         ]
-    if not isinstance(estimator, BilinearEstimator):
-        raise InputError(
-            "the estimator holds no comparisons of design choices",
-            hint="`deploynas estimate` makes them; `deploynas explain ESTIMATOR --at NETWORK` needs none",
-        )
-    values = estimator.space.decisions.flat(estimator.depth, estimator.block)
-    variances = None if estimator.errors is None else _variances(estimator.space.decisions, estimator.errors)
-    degrees = None if estimator.provenance.get("shrunk") else math.inf
-    return [
-        Insight(
-            *c.key,
-            float(c.weights @ values),
-            None if variances is None else float(c.weights**2 @ variances) ** 0.5,
-            costs[c.key],
-            degrees,
-        )
-        for c in comparisons
-    ]
+    if isinstance(estimator, BilinearEstimator):
+        decisions = estimator.space.decisions
+        values = decisions.flat(estimator.depth, estimator.block)
+        variances = None if estimator.errors is None else variances_of(decisions, estimator.errors)
+        degrees = None if estimator.provenance.get("shrunk") else math.inf
+        return [
+            Insight(
+                *c.key,
+                float(c.weights @ values),
+                None if variances is None else float(c.weights**2 @ variances) ** 0.5,
+                costs[c.key],
+                degrees,
+            )
+            for c in comparisons
+        ]
+    if isinstance(estimator, IndexedEstimator):
+        worth = average_worth(estimator)
+        return [Insight(*c.key, *worth.compare(c.weights), costs[c.key]) for c in comparisons]
+    raise InputError(
+        "the estimator has no contributions of single decisions and holds no comparisons of them",
+        hint="`--at NETWORK` says what changes of one network are worth; or estimate again with more networks",
+    )
 
 
 @dataclass(frozen=True)
@@ -130,23 +139,28 @@ def claims_of(insights: Sequence[Insight]) -> list[Claim]:
     return [Claim(i, _stands_out(i, known, claims)) for i in sorted(sure, key=lambda i: -abs(i.gain))]
 
 
-def findings_of(insights: Sequence[Insight]) -> list[str]:
-    """The strongest claims, as sentences."""
-    return [_sentence(claim) for claim in claims_of(insights)[:FINDINGS]]
+Worth = Mapping[tuple[str, str, str], Difference | None]  # of comparisons, by their keys
 
 
-def _variances(decisions: Decisions, errors: StandardErrors) -> np.ndarray:
-    """Of the means whose deviations from each other contributions are, where no more than errors is known.
+def findings_of(insights: Sequence[Insight], here: Worth | None = None) -> list[str]:
+    """The strongest claims, as sentences; `here` is what the same changes are worth at a network."""
+    found = []
+    for claim in claims_of(insights)[:FINDINGS]:
+        at_network = here.get(claim.insight.key) if here is not None else None
+        found.append(_sentence(claim) + (f"; at this network {_points(at_network)}" if at_network else ""))
+    return found
 
-    Contributions of a column add up to zero, so they vary together; the means behind them are taken to vary
-    independently, and a comparison within the column is one of those means. A deviation from the mean of n has
-    (n - 1) / n of the variance of one.
-    """
-    variances = decisions.flat(errors.depth, errors.block) ** 2
-    for where in decisions.slices:
-        n = where.stop - where.start
-        variances[where] *= n / (n - 1) if n > 1 else 1.0
-    return variances
+
+def worth_here(estimator: StoredEstimator, insights: Sequence[Insight], network: Architecture) -> Worth:
+    """Of the insights that are put into words."""
+    said = {claim.insight.key for claim in claims_of(insights)[:FINDINGS]}
+    comparisons = [c for c in comparisons_of(estimator.space.decisions) if c.key in said]
+    return {c.key: worth_at(estimator, c, network) for c in comparisons}
+
+
+def _points(worth: Difference) -> str:
+    error = "" if worth.se is None else f" ± {100 * worth.se:.2f}"
+    return f"{100 * worth.accuracy:+.2f}{error} points"
 
 
 def _stands_out(insight: Insight, others: Sequence[Insight], claims: int) -> bool:
@@ -176,7 +190,7 @@ def _sentence(claim: Claim) -> str:
     }.get(insight.aspect, f"{insight.aspect} {high} instead of {low}")
     ending = "" if insight.aspect == "depth" and high != "1" else "s"  # blocks pay, a kernel pays
     verb = (f"pay{ending} most" if claim.largest else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
-    points = f"{100 * insight.gain:+.2f} ± {100 * (insight.gain_se or 0):.2f} points"
+    points = _points(Difference(insight.gain, insight.gain_se))
     cost = ""
     if insight.cost_ms is not None:
         cost = f" for {insight.cost_ms:.3g} ms" if insight.cost_ms > 0 else " at no latency"
@@ -184,12 +198,19 @@ def _sentence(claim: Claim) -> str:
     return text[0].upper() + text[1:]
 
 
-def insights_file(estimator: StoredEstimator, insights: Sequence[Insight], device: str | None = None) -> InsightsFile:
+def insights_file(
+    estimator: StoredEstimator,
+    insights: Sequence[Insight],
+    device: str | None = None,
+    at: AtNetwork | None = None,
+    here: Worth | None = None,
+) -> InsightsFile:
     validation = estimator.validation
     return InsightsFile(
         space=estimator.space.name,
         device=device,
         insights=[InsightRecord(**vars(i), gain_per_ms=i.gain_per_ms) for i in insights],
-        findings=findings_of(insights),
+        findings=findings_of(insights, here),
+        at=at,
         validation=validation.model_dump() if validation else None,
     )
