@@ -26,7 +26,8 @@ CHUNK_ENTRIES = 2_000_000  # of the matrix of contrasts that is in memory at onc
 class Contributions:
     """A value and a standard error for the base and, as vectors, for every option of every decision.
 
-    `covariance` is that of the vector's errors, where the way of sampling makes them depend on each other.
+    `covariance` is that of the vector's errors; `clusters` are the images, or batches of them, that all of it rests on.
+    None: not known.
     """
 
     space: Space
@@ -35,6 +36,7 @@ class Contributions:
     values: np.ndarray
     errors: np.ndarray
     covariance: np.ndarray | None = None
+    clusters: int | None = None
 
     @property
     def largest_error(self) -> float:
@@ -61,6 +63,7 @@ class Contributions:
             slope * self.values,
             abs(slope) * self.errors,
             None if self.covariance is None else slope**2 * self.covariance,
+            self.clusters,
         )
 
 
@@ -102,7 +105,7 @@ def pooled(space: Space, passes: Sequence[Pass], score: Score, estimand: Estiman
     values = combine @ theta
     covariance = combine @ inverse @ meat @ inverse @ combine.T * len(y) / max(1, len(y) - 1)
     errors = np.sqrt(np.maximum(np.diag(covariance), 0))
-    return Contributions(space, float(values[0]), float(errors[0]), values[1:], errors[1:], covariance[1:, 1:])
+    return Contributions(space, float(values[0]), float(errors[0]), values[1:], errors[1:], covariance[1:, 1:], len(y))
 
 
 def _visits(contrasts: Contrasts, paths: np.ndarray) -> np.ndarray:
@@ -143,7 +146,8 @@ def grouped(space: Space, passes: Sequence[Pass], score: Score, estimand: Estima
     )
     paths = np.stack([p.paths[starts] for p in passes])
     everyone = np.ones(paths.shape[:2], dtype=bool)
-    values, errors = np.zeros(len(decisions)), np.full(len(decisions), float(groups.y.std()))
+    values, single = np.zeros(len(decisions)), np.full(len(decisions), float(groups.y.std()))
+    influence = np.zeros((len(decisions), len(starts)))  # of every cluster on every contribution
     for column, size in enumerate(decisions.sizes):
         choice = column - len(decisions.groups)
         candidates = reference = everyone
@@ -155,10 +159,14 @@ def grouped(space: Space, passes: Sequence[Pass], score: Score, estimand: Estima
             here = candidates & (paths[:, :, column] == option)
             index = decisions.starts[column] + option
             if here.sum() > 1:
-                values[index], errors[index] = groups.difference(here, reference)
+                values[index], influence[index] = groups.difference(here, reference)
+                single[index] = 0
             elif choice >= 0 and estimand == "paper":
                 values[index] = values[decisions.starts[group] + home]
-    return Contributions(space, groups.mean(everyone), groups.error(groups.influence(everyone)), values, errors)
+    covariance = groups.covariance(influence) + np.diag(single**2)
+    base_se = float(groups.covariance(groups.influence(everyone)[None])[0, 0]) ** 0.5
+    errors = np.sqrt(np.diag(covariance))
+    return Contributions(space, groups.mean(everyone), base_se, values, errors, covariance, len(starts))
 
 
 @dataclass(frozen=True)
@@ -172,18 +180,18 @@ class _Groups:
         return float(np.average(self.y, weights=self.weights * here))
 
     def influence(self, here: np.ndarray) -> np.ndarray:
-        """What every sample adds to the error of a group's mean."""
+        """What every cluster adds to the error of a group's mean."""
         w = self.weights * here
-        return w * (self.y - self.mean(here)) / w.sum()
+        return (w * (self.y - self.mean(here)) / w.sum()).sum(axis=0)
 
-    def error(self, influence: np.ndarray) -> float:
-        clusters = influence.sum(axis=0)
-        return float((clusters**2).sum() * len(clusters) / max(1, len(clusters) - 1)) ** 0.5
+    def difference(self, here: np.ndarray, reference: np.ndarray) -> tuple[float, np.ndarray]:
+        """Between the means of two groups that share members, and what every cluster adds to its error."""
+        return self.mean(here) - self.mean(reference), self.influence(here) - self.influence(reference)
 
-    def difference(self, here: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
-        """Between the means of two groups that share members, and its standard error."""
-        influence = self.influence(here) - self.influence(reference)
-        return self.mean(here) - self.mean(reference), self.error(influence)
+    def covariance(self, influence: np.ndarray) -> np.ndarray:
+        """Of the errors of several means or differences, from what every cluster adds to each."""
+        clusters = influence.shape[1]
+        return influence @ influence.T * clusters / max(1, clusters - 1)
 
 
 def per_decision(space: Space, passes: Sequence[Pass], score: Score, estimand: Estimand) -> Contributions:
@@ -198,12 +206,13 @@ def per_decision(space: Space, passes: Sequence[Pass], score: Score, estimand: E
     y = np.zeros((length, len(passes[0].scores.right)))
     for i, p in enumerate(passes[: rounds * length]):
         y[i % length] += p.scores.values(score) / rounds
-    values, errors = np.zeros(len(decisions)), np.zeros(len(decisions))
+    images = y.shape[1]
+    differences = np.zeros((len(decisions), images))
     for column, where in enumerate(decisions.slices):
         rows = y[1 + where.start : 1 + where.stop]
         is_choice = column >= len(decisions.groups)
-        reference = rows.mean(0) if is_choice and estimand == "projection" else y[0]
-        difference = rows - reference
-        values[where] = difference.mean(1)
-        errors[where] = difference.std(1, ddof=1) / y.shape[1] ** 0.5
-    return Contributions(space, float(y[0].mean()), float(y[0].std(ddof=1)) / y.shape[1] ** 0.5, values, errors)
+        differences[where] = rows - (rows.mean(0) if is_choice and estimand == "projection" else y[0])
+    covariance = np.cov(differences) / images
+    base_se = float(y[0].std(ddof=1)) / images**0.5
+    errors = np.sqrt(np.diag(covariance))
+    return Contributions(space, float(y[0].mean()), base_se, differences.mean(1), errors, covariance, images)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from deploynas.accuracy.compared import compared, compared_networks
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
@@ -99,12 +100,18 @@ def estimate(
         found, passes = measure_contributions(samples, settings, fitting)
         largest: float | None = found.largest_error
         estimator: StoredEstimator = (shrunk(found, settings.estimand) if settings.shrink else found).estimator()
+        comparisons = compared(found)
     elif settings.method == "indexed":
         passes, largest = settings.passes or POOLED_PASSES, None
-        estimator = fit_indexed_samples(samples.space, _take(samples, "image", range(passes), fitting))
+        taken = _take(samples, "image", range(passes), fitting)
+        estimator = fit_indexed_samples(samples.space, taken)
+        comparisons = compared(pooled(samples.space, taken, "accuracy", "projection"))
     else:
         passes, largest = settings.passes or NETWORKS, None
-        estimator = learn(samples.space, _take(samples, "network", range(passes), fitting), settings)
+        taken = _take(samples, "network", range(passes), fitting)
+        estimator = learn(samples.space, taken, settings)
+        rows = np.stack([p.paths[0] for p in taken])
+        comparisons = compared_networks(samples.space, rows, means(taken, "accuracy"))
     about = {
         **estimator.provenance,
         **(provenance or {}),
@@ -121,7 +128,7 @@ def estimate(
             "shrunk": settings.shrink,
             "largest_se": largest,
         }
-    estimator = replace(estimator, provenance=about)
+    estimator = replace(estimator, comparisons=comparisons, provenance=about)
     if settings.unseen:
         unseen = _take(samples, "unseen", range(settings.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
         validation = validate(estimator, unseen)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from deploynas.accuracy.comparisons import MeasuredComparison
 from deploynas.accuracy.expectation import Expectation
 from deploynas.accuracy.registry import ESTIMATORS, require_known
 from deploynas.errors import InputError
@@ -86,6 +87,7 @@ class EstimatorFile(BaseModel):
     space: dict[str, Any]
     space_hash: str
     validation: EstimatorValidation | None = None
+    comparisons: list[MeasuredComparison] = []
     provenance: dict[str, Any] = {}
 
     def checked_space(self) -> Space:
@@ -98,6 +100,7 @@ class EstimatorFile(BaseModel):
 class StoredEstimator(ABC):
     """What estimators of every kind share: a space, a validation, where they came from, and a file.
 
+    `comparisons` are what the samples said about design choices before they became an estimator; see `compared`.
     A kind adds its coefficients, and says how they get into its `File` and out of it again.
     """
 
@@ -105,6 +108,7 @@ class StoredEstimator(ABC):
 
     space: Space
     validation: EstimatorValidation | None = field(default=None, kw_only=True)
+    comparisons: tuple[MeasuredComparison, ...] = field(default=(), kw_only=True)
     provenance: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
@@ -142,6 +146,7 @@ class StoredEstimator(ABC):
             "space": self.space.describe(),
             "space_hash": self.space.hash,
             "validation": self.validation,
+            "comparisons": self.comparisons,
             "provenance": self.provenance,
         }
         file = self.File.model_validate({**shared, **self._coefficients()})
@@ -154,7 +159,12 @@ class StoredEstimator(ABC):
             estimator = cls._from_file(file.checked_space(), file)
         except InputError as error:
             raise InputError(f"{path}: {error.message}", hint=error.hint) from error
-        return replace(estimator, validation=file.validation, provenance=file.provenance)
+        return replace(
+            estimator,
+            validation=file.validation,
+            comparisons=tuple(file.comparisons),
+            provenance=file.provenance,
+        )
 
 
 def load_estimator(path: str | Path) -> StoredEstimator:

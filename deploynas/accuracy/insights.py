@@ -1,24 +1,31 @@
 """What an estimator teaches: the worth of depth, width, kernel and squeeze-and-excitation, and what they cost.
 
-The averages are those of the paper's Figure 5 and IQNAS appendix J: a deeper stage against the next shallower
-one, and means over configurations with a property against those without, over the blocks of a stage or over
-the stages of a block. Standard errors follow from those of the contributions; a finding is put into words only
-where it holds among all comparisons made.
+Every insight is one of the `comparisons`. Where samples were compared before they became an estimator, that is what is
+shown and tested: unbiased, with errors of its own. Else it follows from contributions and their standard errors; from
+shrunk ones no sentence is made, since they are biased towards what other places say. A finding is put into words only
+where it holds among all claims made.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, Field
 
+from deploynas.accuracy.at_network import worth_at
+from deploynas.accuracy.averages import average_worth
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.space import Decisions, Ragged
+from deploynas.accuracy.comparisons import comparisons_of
+from deploynas.accuracy.differences import Difference, variances_of
+from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.explanation_files import AtNetwork
+from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.errors import InputError
+from deploynas.space import Architecture, Ragged
 
 CHANCE = 0.05  # that any sentence at all is said by accident
 FINDINGS = 8
@@ -34,6 +41,16 @@ class Insight:
     gain: float
     gain_se: float | None
     cost_ms: float | None
+    degrees: float | None = None  # of freedom of the standard error; None: no sentence may rest on it
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.aspect, self.change, self.place
+
+    def half_width(self, claims: int) -> float:
+        """Of an interval that is right for all of so many claims together, but for CHANCE."""
+        assert self.gain_se is not None and self.degrees is not None
+        return self.gain_se * quantile(1 - CHANCE / 2 / claims, self.degrees)
 
     @property
     def gain_per_ms(self) -> float | None:
@@ -58,108 +75,99 @@ class InsightsFile(BaseModel):
     device: str | None
     insights: list[InsightRecord]
     findings: list[str]
+    at: AtNetwork | None = None  # what single changes bring to one network
     validation: dict[str, Any] | None
 
 
-def insights_of(estimator: BilinearEstimator, block_ms: Ragged | None = None) -> list[Insight]:
+def quantile(p: float, degrees: float) -> float:
+    """Of Student's t."""
+    from scipy.special import stdtrit
+
+    return NormalDist().inv_cdf(p) if degrees == math.inf else float(stdtrit(degrees, p))
+
+
+def insights_of(estimator: StoredEstimator, block_ms: Ragged | None = None) -> list[Insight]:
     """All of them; with a latency table's `block_ms`, each beside what it costs."""
-    groups = estimator.space.decisions.groups
-    found = [insight for s in range(len(groups)) for insight in _depth(estimator, s, block_ms)]
-    options = [option for group in groups for choice in group.choices for option in choice.options]
-    aspects = list(dict.fromkeys(name for option in options for name, _ in option.factors))
-    for aspect in aspects:
-        for s, group in enumerate(groups):
-            blocks = [(s, b) for b in range(len(group.choices))]
-            found += _property(estimator, aspect, f"stage {s + 1}", blocks, block_ms)
-    for aspect in aspects:
-        for b in range(max(len(group.choices) for group in groups)):
-            blocks = [(s, b) for s, group in enumerate(groups) if b < len(group.choices)]
-            found += _property(estimator, aspect, f"block {b + 1}", blocks, block_ms)
-    return found
+    comparisons = comparisons_of(estimator.space.decisions)
+    costs = {c.key: None if block_ms is None else c.cost_ms(block_ms) for c in comparisons}
+    if estimator.comparisons:
+        return [
+            Insight(*found.key, found.gain, found.gain_se, costs.get(found.key), found.degrees)
+            for found in estimator.comparisons
+        ]
+    if isinstance(estimator, BilinearEstimator):
+        decisions = estimator.space.decisions
+        values = decisions.flat(estimator.depth, estimator.block)
+        variances = None if estimator.errors is None else variances_of(decisions, estimator.errors)
+        degrees = None if estimator.provenance.get("shrunk") else math.inf
+        return [
+            Insight(
+                *c.key,
+                float(c.weights @ values),
+                None if variances is None else float(c.weights**2 @ variances) ** 0.5,
+                costs[c.key],
+                degrees,
+            )
+            for c in comparisons
+        ]
+    if isinstance(estimator, IndexedEstimator):
+        worth = average_worth(estimator)
+        return [Insight(*c.key, *worth.compare(c.weights), costs[c.key]) for c in comparisons]
+    raise InputError(
+        "the estimator has no contributions of single decisions and holds no comparisons of them",
+        hint="`--at NETWORK` says what changes of one network are worth; or estimate again with more networks",
+    )
 
 
-def findings_of(insights: Sequence[Insight]) -> list[str]:
-    """The strongest, as sentences; none that the error bars do not allow (Bonferroni over all insights)."""
-    known = [i for i in insights if i.gain_se]
-    if not known:
-        return []
-    needed = NormalDist().inv_cdf(1 - CHANCE / 2 / len(known))
-    sure = [i for i in known if abs(i.gain) > needed * (i.gain_se or 0)]
-    sure.sort(key=lambda i: -abs(i.gain))
-    return [_sentence(i, _stands_out(i, known, needed)) for i in sure[:FINDINGS]]
+@dataclass(frozen=True)
+class Claim:
+    """An insight that its error bars allow to be put into words."""
+
+    insight: Insight
+    largest: bool  # of the same change in all places of the same kind
 
 
-def _depth(estimator: BilinearEstimator, s: int, block_ms: Ragged | None) -> list[Insight]:
-    depths, worth = estimator.space.decisions.groups[s].depths, estimator.depth[s]
-    variances = None if estimator.errors is None else _uncentred(estimator.errors.depth[s])
-    found = []
-    for i in range(1, len(depths)):
-        fewer, more = depths[i - 1], depths[i]
-        cost = None if block_ms is None else sum(float(np.mean(block_ms[s][b])) for b in range(fewer, more))
-        se = None if variances is None else float(variances[i] + variances[i - 1]) ** 0.5
-        change = f"{fewer} → {more}"
-        found.append(Insight("depth", change, f"stage {s + 1}", worth[i] - worth[i - 1], se, cost))
-    return found
+def claims_of(insights: Sequence[Insight]) -> list[Claim]:
+    """Largest effects first. That any is false, of all of them together, has a probability of CHANCE at most.
 
-
-def _property(
-    estimator: BilinearEstimator,
-    aspect: str,
-    place: str,
-    blocks: Sequence[tuple[int, int]],
-    block_ms: Ragged | None,
-) -> list[Insight]:
-    """Consecutive levels of a property, averaged over the blocks whose stage has both."""
-    decisions = estimator.space.decisions
-    levels = sorted({level for s, b in blocks for level in _levels(decisions, s, b, aspect) if level is not None})
-    found = []
-    for low, high in itertools.pairwise(levels):
-        gains, variances, costs = [], [], []
-        for s, b in blocks:
-            weights = _comparison(_levels(decisions, s, b, aspect), low, high)
-            if weights is None:
-                continue
-            gains.append(float(weights @ np.array(estimator.block[s][b])))
-            if estimator.errors is not None:
-                variances.append(float(weights**2 @ _uncentred(estimator.errors.block[s][b])))
-            if block_ms is not None:
-                costs.append(float(weights @ np.array(block_ms[s][b])))
-        if gains:
-            se = sum(variances) ** 0.5 / len(gains) if variances else None
-            cost = float(np.mean(costs)) if costs else None
-            found.append(Insight(aspect, _change(aspect, low, high), place, float(np.mean(gains)), se, cost))
-    return found
-
-
-def _comparison(levels: Sequence[float | None], low: float, high: float) -> np.ndarray | None:
-    """Weights that give the mean over options of the high level minus that of the low one."""
-    above, below = (np.array([level == wanted for level in levels]) for wanted in (high, low))
-    return above / above.sum() - below / below.sum() if above.any() and below.any() else None
-
-
-def _levels(decisions: Decisions, s: int, b: int, aspect: str) -> list[float | None]:
-    """Of every option of a block; None where it has no such factor."""
-    return [dict(option.factors).get(aspect) for option in decisions.groups[s].choices[b].options]
-
-
-def _uncentred(errors: Sequence[float]) -> np.ndarray:
-    """Variances of n means whose deviations from their own mean have these errors.
-
-    Contributions of a row add up to zero, so they vary together; the means behind them vary independently, and a
-    comparison within the row is one of those means. A deviation has (n - 1) / n of a mean's variance.
+    Of every insight two things may be claimed, that there is an effect and that it is the largest of its kind:
+    Bonferroni over both.
     """
-    n = len(errors)
-    return np.array(errors) ** 2 * (n / (n - 1) if n > 1 else 1.0)
+    known = [i for i in insights if i.gain_se and i.degrees is not None]
+    claims = 2 * len(known)
+    sure = [i for i in known if abs(i.gain) > i.half_width(claims)]
+    return [Claim(i, _stands_out(i, known, claims)) for i in sorted(sure, key=lambda i: -abs(i.gain))]
 
 
-def _change(aspect: str, low: float, high: float) -> str:
-    if aspect == "se" and not low:
-        return f"none → {high:g}"
-    return f"{low:g} → {high:g}"
+Worth = Mapping[tuple[str, str, str], Difference | None]  # of comparisons, by their keys
 
 
-def _stands_out(insight: Insight, others: Sequence[Insight], needed: float) -> bool:
-    """Is it surely the largest of the same change in places of the same kind?"""
+def findings_of(insights: Sequence[Insight], here: Worth | None = None) -> list[str]:
+    """The strongest claims, as sentences; `here` is what the same changes are worth at a network."""
+    found = []
+    for claim in claims_of(insights)[:FINDINGS]:
+        at_network = here.get(claim.insight.key) if here is not None else None
+        found.append(_sentence(claim) + (f"; at this network {_points(at_network)}" if at_network else ""))
+    return found
+
+
+def worth_here(estimator: StoredEstimator, insights: Sequence[Insight], network: Architecture) -> Worth:
+    """Of the insights that are put into words."""
+    said = {claim.insight.key for claim in claims_of(insights)[:FINDINGS]}
+    comparisons = [c for c in comparisons_of(estimator.space.decisions) if c.key in said]
+    return {c.key: worth_at(estimator, c, network) for c in comparisons}
+
+
+def _points(worth: Difference) -> str:
+    error = "" if worth.se is None else f" ± {100 * worth.se:.2f}"
+    return f"{100 * worth.accuracy:+.2f}{error} points"
+
+
+def _stands_out(insight: Insight, others: Sequence[Insight], claims: int) -> bool:
+    """Is it surely the largest of the same change in places of the same kind?
+
+    Half widths are added: right however the errors of two places depend on each other.
+    """
     kind = insight.place.split()[0]
     rivals = [
         o
@@ -167,11 +175,12 @@ def _stands_out(insight: Insight, others: Sequence[Insight], needed: float) -> b
         if o is not insight and (o.aspect, o.change, o.place.split()[0]) == (insight.aspect, insight.change, kind)
     ]
     return bool(rivals) and all(
-        insight.gain - o.gain > needed * ((insight.gain_se or 0) ** 2 + (o.gain_se or 0) ** 2) ** 0.5 for o in rivals
+        insight.gain - o.gain > insight.half_width(claims) + o.half_width(claims) for o in rivals
     )
 
 
-def _sentence(insight: Insight, stands_out: bool) -> str:
+def _sentence(claim: Claim) -> str:
+    insight = claim.insight
     low, high = insight.change.split(" → ")
     what = {
         "depth": f"{high} blocks instead of {low}",
@@ -180,8 +189,8 @@ def _sentence(insight: Insight, stands_out: bool) -> str:
         "se": "squeeze-and-excitation" + ("" if low == "none" else f" {high} instead of {low}"),
     }.get(insight.aspect, f"{insight.aspect} {high} instead of {low}")
     ending = "" if insight.aspect == "depth" and high != "1" else "s"  # blocks pay, a kernel pays
-    verb = (f"pay{ending} most" if stands_out else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
-    points = f"{100 * insight.gain:+.2f} ± {100 * (insight.gain_se or 0):.2f} points"
+    verb = (f"pay{ending} most" if claim.largest else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
+    points = _points(Difference(insight.gain, insight.gain_se))
     cost = ""
     if insight.cost_ms is not None:
         cost = f" for {insight.cost_ms:.3g} ms" if insight.cost_ms > 0 else " at no latency"
@@ -189,12 +198,19 @@ def _sentence(insight: Insight, stands_out: bool) -> str:
     return text[0].upper() + text[1:]
 
 
-def insights_file(estimator: BilinearEstimator, insights: Sequence[Insight], device: str | None = None) -> InsightsFile:
+def insights_file(
+    estimator: StoredEstimator,
+    insights: Sequence[Insight],
+    device: str | None = None,
+    at: AtNetwork | None = None,
+    here: Worth | None = None,
+) -> InsightsFile:
     validation = estimator.validation
     return InsightsFile(
         space=estimator.space.name,
         device=device,
         insights=[InsightRecord(**vars(i), gain_per_ms=i.gain_per_ms) for i in insights],
-        findings=findings_of(insights),
+        findings=findings_of(insights, here),
+        at=at,
         validation=validation.model_dump() if validation else None,
     )

@@ -9,12 +9,13 @@ coefficients of all pairs then are X' diag(a) X. No matrix has a side of N^2, or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, overload
 
 import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator, StandardErrors
+from deploynas.accuracy.compared import compared_networks
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Decisions, Space
@@ -107,7 +108,10 @@ def _fit_separable(space: Space, architectures: Sequence[Architecture], y: np.nd
     errors = np.sqrt(variance * (spread**2).sum(1))
     errors[0] = (errors[0] ** 2 + variance / len(y)) ** 0.5
     stated = StandardErrors.checked(space, float(errors[0]), *decisions.ragged(errors[1:]))
-    return BilinearEstimator.from_arrays(space, float(values[0]), *decisions.ragged(values[1:]), stated)
+    estimator = BilinearEstimator.from_arrays(space, float(values[0]), *decisions.ragged(values[1:]), stated)
+    # directions that are left out bias contributions towards each other, as shrinking does
+    comparisons = compared_networks(space, space.rows(architectures), y)
+    return replace(estimator, comparisons=comparisons, provenance={"networks": len(y), "shrunk": True})
 
 
 def _averaging_to_zero(decisions: Decisions) -> np.ndarray:

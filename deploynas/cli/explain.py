@@ -1,4 +1,4 @@
-"""`deploynas explain`: what the estimator teaches about depth, width, kernels and squeeze-and-excitation."""
+"""`deploynas explain`: what the estimator teaches about design choices, about one network, or about two."""
 
 from __future__ import annotations
 
@@ -8,79 +8,170 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import json_option, print_json, print_table, say
+from deploynas.cli.network_argument import NETWORK_HELP, read_network
 from deploynas.cli.next_commands import search_command
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.bilinear import BilinearEstimator
+    from deploynas.accuracy.estimator_file import StoredEstimator
+    from deploynas.accuracy.explanation_files import AtNetwork, ExpectedNetwork, NetworkComparisonFile
+    from deploynas.accuracy.insights import InsightsFile
+    from deploynas.latency.table import LatencyTable
 
 
 @click.command()
 @click.argument("estimator_path", metavar="ESTIMATOR", type=click.Path(path_type=Path))
+@click.argument("networks", metavar="[A B]", nargs=-1)
+@click.option("--at", metavar="NETWORK", help=f"What single changes would bring to this network: {NETWORK_HELP}")
 @click.option("--latency", type=click.Path(path_type=Path), metavar="TABLE", help="Show costs on this device too.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @json_option
-def command(estimator_path: Path, latency: Path | None, html: Path | None, as_json: bool) -> None:
+def command(
+    estimator_path: Path,
+    networks: tuple[str, ...],
+    at: str | None,
+    latency: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> None:
     """Explain an estimator: the worth of every design choice, beside its latency.
 
     Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
-    everything else. A sentence is printed only where the standard errors allow it.
+    everything else. A sentence is printed only where the standard errors allow it. With `--at`: what one more
+    block, a larger kernel and so on would bring to one network. With two networks A and B: why A and not B.
     """
-    from deploynas.accuracy.insights import insights_file, insights_of
+    from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.latency.table import LatencyTable
 
-    estimator = _explained(estimator_path)
+    if len(networks) not in (0, 2):
+        raise InputError(f"two networks are compared, got {len(networks)}", hint="`--at NETWORK` looks at one")
+    if networks and (at is not None or html is not None):
+        raise InputError("`--at` and `--html` are not for two networks")
+    estimator = load_estimator(estimator_path)
     table = LatencyTable.load(latency) if latency else None
     if table:
         estimator.space.require_hash(table.space.hash, f"{latency}: its table")
-    insights = insights_of(estimator, table.block_ms if table else None)
-    document = insights_file(estimator, insights, table.device_name if table else None)
+    if networks:
+        _compare(estimator, networks, table, as_json)
+    else:
+        _insights(estimator, at, table, html, as_json)
+    say(f"next: {search_command(estimator_path, estimator.space)}")
+
+
+def _compare(estimator: StoredEstimator, networks: tuple[str, ...], table: LatencyTable | None, as_json: bool) -> None:
+    from deploynas.accuracy.explanation_files import network_comparison_file
+
+    first, second = (read_network(text, estimator.space) for text in networks)
+    document = network_comparison_file(estimator, (first, second), table, table.device_name if table else None)
     if as_json:
         print_json(document.model_dump(by_alias=True))
     else:
-        rows = [
-            [
-                f"{i.aspect} {i.change}",
-                i.place,
-                f"{100 * i.gain:+.2f}" + (f" ± {100 * i.gain_se:.2f}" if i.gain_se is not None else ""),
-                *([] if table is None else [_number(i.cost_ms), _number(i.gain_per_ms, 100)]),
-            ]
-            for i in insights
-        ]
-        costs = [] if table is None else ["latency, ms", "points per ms"]
-        print_table(["change", "where", "accuracy, points", *costs], rows)
-        for finding in document.findings:
-            click.echo(finding)
-        if not document.findings:
-            say("no finding is beyond its error bars; more passes of `estimate` narrow them")
+        _show_comparison(document)
+
+
+def _insights(
+    estimator: StoredEstimator, at: str | None, table: LatencyTable | None, html: Path | None, as_json: bool
+) -> None:
+    from deploynas.accuracy.explanation_files import at_network
+    from deploynas.accuracy.insights import insights_file, insights_of, worth_here
+
+    network = read_network(at, estimator.space) if at is not None else None
+    device, block_ms = (table.device_name, table.block_ms) if table else (None, None)
+    if network is None:
+        found = insights_of(estimator, block_ms)
+        document = insights_file(estimator, found, device)
+    else:
+        found = insights_of(estimator, block_ms) if _has_insights(estimator) else []
+        at_it, here = at_network(estimator, network, table), worth_here(estimator, found, network)
+        document = insights_file(estimator, found, device, at_it, here)
+    if as_json:
+        print_json(document.model_dump(by_alias=True))
+    elif document.at:
+        _show_network(document.at)
+    else:
+        _show_insights(document)
+    if not as_json:
+        _show_findings(document, any(i.degrees is not None for i in found))
     if html:
         from deploynas.report.insights_page import page
 
         html.parent.mkdir(parents=True, exist_ok=True)
         html.write_text(page(document), encoding="utf-8")
         say(f"wrote {html}")
-    say(f"next: {search_command(estimator_path, estimator.space)}")
 
 
-def _explained(path: Path) -> BilinearEstimator:
-    """The estimator, if single decisions have a worth of their own in it."""
+def _has_insights(estimator: StoredEstimator) -> bool:
     from deploynas.accuracy.bilinear import BilinearEstimator
-    from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.accuracy.indexed import IndexedEstimator
 
-    estimator = load_estimator(path)
-    if isinstance(estimator, BilinearEstimator):
-        return estimator
-    if isinstance(estimator, IndexedEstimator):
-        raise InputError(
-            f"{path}: behind a link, what a decision is worth depends on the rest of the network",
-            hint="in Python: `IndexedEstimator.load(path).contributions_at(network)`, or `worth_at` of two networks",
-        )
-    raise InputError(
-        f"{path} has no contributions of single decisions to explain",
-        hint="`deploynas estimate --method contributions`, or `bilinear`",
-    )
+    return bool(estimator.comparisons) or isinstance(estimator, BilinearEstimator | IndexedEstimator)
+
+
+def _show_insights(document: InsightsFile) -> None:
+    costs = ["latency, ms", "points per ms"] if document.device else []
+    rows = [
+        [
+            f"{i.aspect} {i.change}",
+            i.place,
+            _points(i.gain, i.gain_se),
+            *([_number(i.cost_ms), _number(i.gain_per_ms, 100)] if costs else []),
+        ]
+        for i in document.insights
+    ]
+    print_table(["change", "where", "accuracy, points", *costs], rows, "Averages over all other choices")
+
+
+def _show_network(at: AtNetwork) -> None:
+    costs = ["latency, ms", "points per ms"] if at.network.latency_ms is not None else []
+    rows = [
+        [
+            c.what,
+            c.place,
+            _points(c.accuracy, c.accuracy_se),
+            *([_signed(c.latency_ms), _number(c.accuracy_per_ms, 100)] if costs else []),
+        ]
+        for c in at.changes
+    ]
+    click.echo(_expected(at.network))
+    print_table(["change", "where", "accuracy, points", *costs], rows)
+
+
+def _show_findings(document: InsightsFile, testable: bool) -> None:
+    for finding in document.findings:
+        click.echo(finding)
+    if not testable:
+        say("nothing is put into words: the estimator's file holds no unbiased comparisons; `estimate` writes them")
+    elif not document.findings:
+        say("no finding is beyond its error bars; more passes of `estimate` narrow them")
+
+
+def _show_comparison(document: NetworkComparisonFile) -> None:
+    costs = document.latency_ms is not None
+    rows = [
+        [p.what, p.place, _points(p.accuracy, p.accuracy_se), *([_signed(p.latency_ms)] if costs else [])]
+        for p in document.parts
+    ]
+    whole = _points(document.accuracy, document.accuracy_se)
+    rows.append(["together", "", whole, *([_signed(document.latency_ms)] if costs else [])])
+    columns = ["from B to A", "where", "accuracy, points", *(["latency, ms"] if costs else [])]
+    click.echo(f"A: {_expected(document.network)}\nB: {_expected(document.other)}")
+    print_table(columns, rows)
+    say("each part is the mean over orders in which the decisions can be taken; the parts add up to the difference")
+
+
+def _expected(network: ExpectedNetwork) -> str:
+    error = "" if network.accuracy_se is None else f" ± {100 * network.accuracy_se:.2f}"
+    latency = "" if network.latency_ms is None else f", {network.latency_ms:.3g} ms"
+    return f"{network.architecture}: expected accuracy {100 * network.accuracy:.2f}{error} %{latency}"
+
+
+def _points(gain: float, se: float | None) -> str:
+    return f"{100 * gain:+.2f}" + (f" ± {100 * se:.2f}" if se is not None else "")
 
 
 def _number(value: float | None, scale: float = 1) -> str:
     return "" if value is None else f"{scale * value:.3g}"
+
+
+def _signed(value: float | None) -> str:
+    return "" if value is None else f"{value:+.3g}"

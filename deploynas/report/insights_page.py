@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from deploynas.report.charts import Bar, bar_chart
 
 if TYPE_CHECKING:
+    from deploynas.accuracy.explanation_files import AtNetwork
     from deploynas.accuracy.insights import InsightRecord, InsightsFile
 
 NAMES = {"depth": "Depth", "expansion": "Expansion ratio", "kernel": "Kernel", "se": "Squeeze-and-excitation"}
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem; color: #111827 }
 .charts { display: flex; flex-wrap: wrap; gap: 1rem } svg { max-width: 100%; height: auto }
-h2 { margin: 1.6rem 0 .4rem } .note { color: #6b7280 }
+td, th { text-align: left; padding: .1rem 1.2rem .1rem 0 } h2 { margin: 1.6rem 0 .4rem } .note { color: #6b7280 }
 """
 
 
@@ -30,8 +31,30 @@ def page(document: InsightsFile) -> str:
         f"<style>{STYLE}</style></head><body>"
         f"<h1>What design choices are worth in space {escape(document.space)}{device}</h1>"
         f"{found}<p class='note'>{_trust(document)} Bars are means over all other choices, with 95 % intervals.</p>"
-        f"{sections}</body></html>\n"
+        f"{_at(document.at) if document.at else ''}{sections}</body></html>\n"
     )
+
+
+def _at(at: AtNetwork) -> str:
+    """What single changes would bring to one network, as a table."""
+    timed = at.network.latency_ms is not None
+    rows = ""
+    for change in at.changes:
+        cells = [change.what, change.place, _points(change.accuracy, change.accuracy_se)]
+        cells += [f"{change.latency_ms:+.3g}"] if change.latency_ms is not None else []
+        rows += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    names = ["change", "where", "accuracy, points", *(["latency, ms"] if timed else [])]
+    head = "".join(f"<th>{name}</th>" for name in names)
+    latency = f", {at.network.latency_ms:.3g} ms" if at.network.latency_ms is not None else ""
+    return (
+        f"<h2>Changes of one network</h2><p><code>{escape(at.network.architecture)}</code></p>"
+        f"<p>Expected accuracy {100 * at.network.accuracy:.2f} %{latency}. Every change by itself:</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _points(gain: float, se: float | None) -> str:
+    return f"{100 * gain:+.2f}" + (f" ± {100 * se:.2f}" if se is not None else "")
 
 
 def _section(document: InsightsFile, place: str) -> str:

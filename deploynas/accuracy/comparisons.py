@@ -1,0 +1,147 @@
+"""Which design choices are compared with each other, and what was measured about each comparison.
+
+The comparisons are those of the paper's Figure 5 and IQNAS appendix J: a deeper stage against the next shallower one,
+and means over configurations with a property against those without, over the blocks of a stage or over the stages of a
+block. Each is one linear combination of contributions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from deploynas.space import Decisions, Ragged
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One level of an aspect against another, in one place."""
+
+    aspect: str  # `depth`, or a factor of the options: `expansion`, `kernel`, `se`
+    change: str  # "3 → 5"
+    place: str  # "stage 2", "block 1"
+    decisions: Decisions
+    terms: tuple[tuple[int, np.ndarray], ...]  # columns, and the weights of their options; the mean over them counts
+    added: tuple[tuple[int, int], ...] = ()  # of depth: the blocks (stage, block) that the deeper stage has more
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.aspect, self.change, self.place
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Of a vector of contributions."""
+        vector = np.zeros(len(self.decisions))
+        for column, weights in self.terms:
+            vector[self.decisions.slices[column]] += weights / len(self.terms)
+        return vector
+
+    def cost_ms(self, block_ms: Ragged) -> float:
+        """The same means over a latency table."""
+        if self.aspect == "depth":
+            return sum(float(np.mean(block_ms[s][b])) for s, b in self.added)
+        places, groups = self.decisions.places, len(self.decisions.groups)
+        costs = []
+        for column, weights in self.terms:
+            s, b = places[column - groups]
+            costs.append(float(weights @ np.array(block_ms[s][b])))
+        return float(np.mean(costs))
+
+
+class MeasuredComparison(BaseModel):
+    """What was measured about a comparison, unbiased. Accuracy is a fraction."""
+
+    model_config = ConfigDict(frozen=True)
+
+    aspect: str
+    change: str
+    place: str
+    gain: float
+    gain_se: float = Field(ge=0)
+    degrees: int = Field(ge=1)  # of freedom of the standard error: images or networks, less what was fitted
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.aspect, self.change, self.place
+
+
+def comparisons_of(decisions: Decisions) -> list[Comparison]:
+    """All of them: depths, then every factor by stage, then every factor by block."""
+    groups = decisions.groups
+    found = [comparison for g in range(len(groups)) for comparison in _depths(decisions, g)]
+    options = [option for group in groups for choice in group.choices for option in choice.options]
+    aspects = list(dict.fromkeys(name for option in options for name, _ in option.factors))
+    for aspect in aspects:
+        for g, group in enumerate(groups):
+            columns = [decisions.column(g, i) for i in range(len(group.choices))]
+            found += _factor(decisions, aspect, f"{decisions.group_word} {g + 1}", columns)
+    for aspect in aspects:
+        for i in range(max(len(group.choices) for group in groups)):
+            columns = [decisions.column(g, i) for g, group in enumerate(groups) if i < len(group.choices)]
+            found += _factor(decisions, aspect, f"{decisions.choice_word} {i + 1}", columns)
+    return found
+
+
+def measured(
+    decisions: Decisions, values: np.ndarray, covariance: np.ndarray, degrees: int
+) -> tuple[MeasuredComparison, ...]:
+    """All comparisons, from unbiased contributions and the covariance of their errors."""
+    found = []
+    for comparison in comparisons_of(decisions):
+        w = comparison.weights
+        found.append(
+            MeasuredComparison(
+                aspect=comparison.aspect,
+                change=comparison.change,
+                place=comparison.place,
+                gain=float(w @ values),
+                gain_se=float(max(0.0, w @ covariance @ w)) ** 0.5,
+                degrees=degrees,
+            )
+        )
+    return tuple(found)
+
+
+def _depths(decisions: Decisions, g: int) -> list[Comparison]:
+    depths, found = decisions.groups[g].depths, []
+    for i in range(1, len(depths)):
+        weights = np.zeros(len(depths))
+        weights[i - 1], weights[i] = -1, 1
+        change, place = f"{depths[i - 1]} → {depths[i]}", f"{decisions.group_word} {g + 1}"
+        added = tuple((g, b) for b in range(depths[i - 1], depths[i]))
+        found.append(Comparison("depth", change, place, decisions, ((g, weights),), added))
+    return found
+
+
+def _factor(decisions: Decisions, aspect: str, place: str, columns: Sequence[int]) -> list[Comparison]:
+    """Consecutive levels of a factor, averaged over the choices that have both."""
+    levels_of = {column: _levels(decisions, column, aspect) for column in columns}
+    levels = sorted({level for own in levels_of.values() for level in own if level is not None})
+    found = []
+    for low, high in itertools.pairwise(levels):
+        weighted = [(column, _difference(own, low, high)) for column, own in levels_of.items()]
+        terms = tuple((column, weights) for column, weights in weighted if weights is not None)
+        if terms:
+            found.append(Comparison(aspect, f"{level_name(aspect, low)} → {high:g}", place, decisions, terms))
+    return found
+
+
+def _levels(decisions: Decisions, column: int, aspect: str) -> list[float | None]:
+    """Of every option of a choice; None where it has no such factor."""
+    g, i = decisions.places[column - len(decisions.groups)]
+    return [dict(option.factors).get(aspect) for option in decisions.groups[g].choices[i].options]
+
+
+def _difference(levels: Sequence[float | None], low: float, high: float) -> np.ndarray | None:
+    """Weights that give the mean over options of the high level minus that of the low one."""
+    above, below = (np.array([level == wanted for level in levels]) for wanted in (high, low))
+    return above / above.sum() - below / below.sum() if above.any() and below.any() else None
+
+
+def level_name(aspect: str, level: float) -> str:
+    return "none" if aspect == "se" and not level else f"{level:g}"
