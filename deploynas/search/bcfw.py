@@ -19,6 +19,7 @@ from deploynas.progress import OnProgress, silent
 from deploynas.search.by_index import solve_by_index
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.local import improve
+from deploynas.search.neighbours import best_nearby
 from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
 from deploynas.search.solver import Solution, separable
@@ -47,7 +48,7 @@ class Bcfw:
         found = join(_rounded(alpha, beta), fallback)
         found = found[evaluator.within(found)]
         found = join(improve(evaluator, found, self.improved), found)
-        ranked = evaluator.best_distinct(found, top)
+        ranked = evaluator.best_distinct(best_nearby(evaluator, found, top) if top > 1 else found, top)
         return [Solution(arch, score, "bcfw", optimal=False, gap=None) for score, arch in ranked]
 
     def relaxed(self, evaluator: Evaluator) -> tuple[np.ndarray, np.ndarray]:

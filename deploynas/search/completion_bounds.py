@@ -1,8 +1,8 @@
 """What a prefix of two indices can still reach, and so which prefixes can be dropped before they are complete.
 
-Whatever follows a prefix adds at most U(t) to the first index and V(t) to the second for t more of cost, and at most
-W(t) to each of a few weighted sums of both: one-dimensional frontiers, computed backwards. Together they enclose
-what may follow in a few boxes with corners (t, x, y). A prefix (cost, u, v) is worth keeping only if at some corner
+Whatever may follow a prefix costs t more and adds x to the first index and y to the second; of all that may follow,
+only what is not dominated counts, and that is computed backwards (long lists are thinned). A prefix (cost, u, v) is
+worth keeping only if for some of it
     link(u + x, v + y) >= the accuracy of the best known network (rival) of cost at most cost + t.
 Asked the other way round this is a least v for every (cost, u), which is tabulated once per position in the network
 and then costs one look-up per prefix. Every rounding to a grid, and a slack far above rounding errors, is made in the
@@ -18,17 +18,17 @@ from functools import cached_property, partial
 import numpy as np
 
 from deploynas.search import merging
-from deploynas.search.prefixes import Budget, IndexedProblem, walk
+from deploynas.search.following import Endings, Following
+from deploynas.search.prefixes import Budget, Increasing, IndexedProblem, walk
 
 SLACK = 1e-9  # relative; a sum of a hundred terms is off by about 1e-14
-FEW = 20_000  # prefixes that are not worth a table
-LONGEST = 1_024  # one-dimensional lists are thinned to this length
-STEPS, BOXES = 96, 3  # corners: steps in the cost of what follows, times boxes per step
-COST_CELLS, INDEX_CELLS = 128, 64  # of a position's table, in cost and in the first index
-LEVELS = 400  # of both indices in the table of the link
-RIVALS = 384
-
-Curve = tuple[np.ndarray, np.ndarray]  # cost and value, both rising
+FEW = 40_000  # prefixes that are not worth a table
+PAIRS = 4_000_000  # of cells of prefixes and endings, if all were compared
+SPLIT = 2  # groups of endings are halved so often at a time
+COST_STEPS = 16_384  # of the table of rivals
+U_LEVELS, V_LEVELS = 800, 200  # of the indices in the table of the link
+GUESS = 0.05  # of a step between levels: how far below a straight line the link's own line is sought
+RIVALS = 512
 
 
 @dataclass(frozen=True)
@@ -96,138 +96,145 @@ class CompletionBounds:
 
     def __init__(self, problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], Rivals]) -> None:
         self.problem, self.find_rivals = problem, find_rivals
+        self.following = Following(problem)
 
     def after_block(self, s: int, b: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
         if len(cost) < FEW:
             return self.problem.fits(cost)
-        return self._admits([curve.after[s][b] for curve in self._curves], cost, values)
+        return self._admits(self.following.after_block(s, b), cost, values)
 
     def after_stage(self, s: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
         if len(cost) < FEW:
             return self.problem.fits(cost)
-        return self._admits([curve.end[s] for curve in self._curves], cost, values)
+        return self._admits(self.following.after_stage(s), cost, values)
 
     @cached_property
     def _rivals(self) -> Rivals:
         return self.find_rivals(self.problem)
 
     @cached_property
-    def _weightings(self) -> list[np.ndarray]:
-        return [np.array([1.0, 0.0]), np.array([0.0, 1.0]), *self._rivals.weightings]
-
-    @cached_property
-    def _curves(self) -> list[_Backwards]:
-        return [_backwards(self.problem, weights) for weights in self._weightings]
-
-    @cached_property
     def _needed(self) -> _Needed:
-        return _Needed(self.problem, [curve.start for curve in self._curves[:2]], self._rivals)
+        return _Needed(self.problem, self._rivals)
 
-    def _admits(self, curves: list[Curve], cost: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def _admits(self, following: Endings, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
         if not len(self._rivals.cost):
             return self.problem.fits(cost)
-        if not len(cost) or not len(curves[0][0]):  # no network begins like this: what follows is forbidden
+        if not len(cost) or not len(following):  # no network begins like this: what follows is forbidden
             return np.zeros(len(cost), dtype=bool)
-        t, x, y = _corners(curves, self._weightings)
-        row, least_cost, _ = _cells(cost, COST_CELLS)
-        column, _, largest_u = _cells(values[0], INDEX_CELLS)
-        least_v = self._needed(least_cost[:, None] + t, largest_u[:, None] + x, y)
-        return values[1] >= least_v[row, column]
+        cells = _Cells.of(cost, values, PAIRS // following.leaves)
+        return values[1] >= self._least_v(cells, following)[cells.of_prefix]
+
+    def _least_v(self, cells: _Cells, following: Endings) -> np.ndarray:
+        """[cell]: the second index that a prefix of the cell needs; infinite if none is enough.
+
+        Not every ending is tried with every cell: first large groups of endings, then the parts of those that may be
+        enough for a prefix of the cell.
+        """
+        margin = SLACK * float(np.abs(following.values).max())
+        groups = 1 << (following.leaves.bit_length() - 1) % SPLIT
+        cell, group = (a.ravel() for a in np.indices((len(cells.cost), groups)))
+        while True:
+            endings = following.nested(groups)
+            x, y = endings.values + margin
+            needed = self._needed(cells.cost[cell] + endings.cost[group], cells.u[cell] + x[group]) - y[group]
+            enough = cells.v[cell] >= needed
+            if groups == following.leaves:
+                break
+            cell = np.repeat(cell[enough], 1 << SPLIT)
+            group = ((group[enough] << SPLIT)[:, None] + np.arange(1 << SPLIT)).ravel()
+            groups <<= SPLIT
+        least = np.full(len(cells.cost), np.inf)
+        np.minimum.at(least, cell[enough], needed[enough])
+        return least
 
 
-def _cells(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The cell of every value in an even grid, and the lower and upper ends of all cells, a little too far out."""
-    low, high = float(values.min()), float(values.max())
-    margin = SLACK * max(abs(low), abs(high), 1e-200)
-    edges = np.linspace(low, high + margin, count + 1)
-    cells = ((values - low) * (count / (high + margin - low))).astype(int)
-    return np.minimum(cells, count - 1), edges[:-1] - margin, edges[1:] + margin
+@dataclass(frozen=True)
+class _Cells:
+    """Prefixes that are close to each other, and for each cell the least cost and the largest indices in it."""
 
+    of_prefix: np.ndarray
+    cost: np.ndarray
+    u: np.ndarray
+    v: np.ndarray
 
-def _corners(curves: Sequence[Curve], weightings: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Boxes (t, x, y): whatever follows lies in one of them, costs at least its t, adds at most its x and its y."""
-    lowest, highest = curves[0][0][0], max(cost[-1] for cost, _ in curves)
-    t = np.linspace(lowest, highest, STEPS)
-    ends = np.append(t[1:] * (1 + SLACK), np.inf)
-    most = [value[np.searchsorted(cost, ends, side="right") - 1] for cost, value in curves]
-    margin = SLACK * max(float(np.abs(value).max()) for _, value in curves[:2])
-    u, v, sums = most[0] + margin, most[1] + margin, list(zip(most[2:], weightings[2:], strict=True))
-    # where the bound of the second index is all that counts; from there on the weighted sums count
-    corner = np.min([u, *((w - d[1] * v) / d[0] for w, d in sums)], axis=0)
-    x = corner + (u - corner) * np.linspace(0, 1, BOXES + 1)[:, None]
-    y = np.min([np.broadcast_to(v, (BOXES, STEPS)), *((w - d[0] * x[:-1]) / d[1] + margin for w, d in sums)], axis=0)
-    return np.tile(t, BOXES + 1), (x + margin).ravel(), np.vstack([v, y]).ravel()
+    @classmethod
+    def of(cls, cost: np.ndarray, values: np.ndarray, most: int) -> _Cells:
+        """By cost (which rises) in rows of equal numbers, and in each row by the first index in even steps."""
+        if len(cost) <= most:
+            return cls(np.arange(len(cost)), cost, *values)
+        columns = 1 + int(np.sqrt(most / 2))
+        rows = 1 + most // columns
+        starts = np.linspace(0, len(cost), rows + 1).astype(int)[:-1]
+        row = np.repeat(np.arange(rows), np.diff([*starts, len(cost)]))
+        low, high = np.minimum.reduceat(values[0], starts), np.maximum.reduceat(values[0], starts)
+        scale = (columns - 0.5) / np.maximum(high - low, 1e-300)
+        cell = row * columns + ((values[0] - low[row]) * scale[row]).astype(int)
+        used = np.bincount(cell, minlength=rows * columns) > 0
+        cell = (np.cumsum(used) - 1)[cell]
+        least, largest = np.full(cell.max() + 1, np.inf), np.full((2, cell.max() + 1), -np.inf)
+        np.minimum.at(least, cell, cost)
+        for i, value in enumerate(values):
+            np.maximum.at(largest[i], cell, value)
+        return cls(cell, least, *largest)
 
 
 class _Needed:
     """The least second index with which a network of a given cost and first index may be no worse than the known."""
 
-    def __init__(self, problem: IndexedProblem, start: Sequence[Curve], rivals: Rivals) -> None:
+    def __init__(self, problem: IndexedProblem, rivals: Rivals) -> None:
         room = problem.budget - problem.fixed
         self.room = room + SLACK * abs(problem.budget) if np.isfinite(room) else np.inf
-        self.cost = rivals.cost
-        top = [float(base + values[-1]) for base, (_, values) in zip(problem.base, start, strict=True)]
-        reach = [float(values[-1] - values[0]) for _, values in start]
-        self.u, v = (
-            np.linspace(t - r, t, LEVELS) + SLACK * max(abs(t), abs(t - r), 1e-200)
-            for t, r in zip(top, reach, strict=True)
-        )
-        grid = np.stack([np.repeat(self.u, LEVELS), np.tile(v, LEVELS)], axis=1)
-        accuracy = problem.link(grid).reshape(LEVELS, LEVELS)
+        self.u, v = (_levels(*ends) for ends in zip(*_reach(problem), (U_LEVELS, V_LEVELS), strict=True))
         wanted = rivals.accuracy - SLACK * float(np.abs(rivals.accuracy).max())
-        below = np.concatenate([[-np.inf], v[:-1], [np.inf]])  # the level below the first that is enough
-        table = below[np.stack([np.searchsorted(row, wanted, side="left") for row in accuracy])]
-        nothing, never = np.full((LEVELS, 1), -np.inf), np.full((LEVELS, 1), np.inf)
+        table = _least_v(problem.link, self.u, v, wanted)
+        nothing, never = np.full((len(table), 1), -np.inf), np.full((len(table), 1), np.inf)
         self.table = np.hstack([nothing, table, never])  # [first index][rival]
-        self.margin = SLACK * float(np.abs(v).max())
+        self.table -= SLACK * float(np.abs(v).max())
+        # rivals that cost no more than the lower end of a step in cost; the last step is open
+        self.step = max(float(rivals.cost[-1]), 1e-200) / COST_STEPS
+        ends = self.step * np.arange(COST_STEPS + 2)
+        self.known = np.searchsorted(rivals.cost, ends * (1 - SLACK), side="right")
+        self.known[ends > self.room] = self.table.shape[1] - 1
 
-    def __call__(self, cost: np.ndarray, u: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """[cost][u]: the least over all corners, less what the corner adds; `cost` and `u` are (cells, corners)."""
-        known = np.searchsorted(self.cost, cost * (1 - SLACK), side="right")
-        known[cost > self.room] = self.table.shape[1] - 1
-        level = np.minimum(np.searchsorted(self.u, u, side="left"), LEVELS - 1) * self.table.shape[1]
-        table = self.table.ravel()
-        return np.stack([(table[level + row] - y).min(axis=1) for row in known]) - self.margin
-
-
-@dataclass(frozen=True)
-class _Backwards:
-    """For every position in a network, the most that what follows adds to a weighted sum, by its cost."""
-
-    after: list[list[Curve]]  # [stage][block]
-    end: list[Curve]  # [stage], once its depth is decided
-    start: Curve
+    def __call__(self, cost: np.ndarray, u: np.ndarray) -> np.ndarray:
+        known = self.known[np.minimum(cost / self.step, COST_STEPS + 1).astype(int)]
+        scale = (len(self.u) - 1) / (self.u[-1] - self.u[0])
+        level = np.clip((u - self.u[0]) * scale + 1, 0, len(self.u) - 1).astype(int)  # the next above
+        return self.table.ravel()[level * self.table.shape[1] + known]
 
 
-def _backwards(problem: IndexedProblem, weights: np.ndarray) -> _Backwards:
-    after: list[list[Curve]] = []
-    end: list[Curve] = []
-    following: Curve = np.zeros(1), np.zeros(1)
-    for stage in reversed(problem.stages):
-        end.insert(0, following)
-        blocks: list[Curve] = []
-        deeper: Curve | None = None
-        for b in reversed(range(stage.max_depth)):
-            options = [] if deeper is None else [deeper]
+def _reach(problem: IndexedProblem) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest indices that networks have, limits aside."""
+    low, high = problem.base.astype(float), problem.base.astype(float)
+    for stage in problem.stages:
+        ends = []
+        least, most = np.zeros_like(low), np.zeros_like(high)
+        for b in range(stage.max_depth):
+            least, most = least + stage.values[b].min(axis=1), most + stage.values[b].max(axis=1)
             if b + 1 in stage.bonus:
-                options.append((end[0][0], end[0][1] + weights @ stage.bonus[b + 1]))
-            blocks.insert(0, _merged(options))
-            configs = stage.configs(b)
-            cost, value = stage.cost[b][configs], weights @ stage.values[b][:, configs]
-            deeper = _merged([(blocks[0][0] + c, blocks[0][1] + x) for c, x in zip(cost, value, strict=True)])
-        assert deeper is not None
-        after.insert(0, blocks)
-        following = deeper
-    return _Backwards(after, end, following)
+                ends.append((least + stage.bonus[b + 1], most + stage.bonus[b + 1]))
+        low, high = low + np.min([e[0] for e in ends], axis=0), high + np.max([e[1] for e in ends], axis=0)
+    return low, high
 
 
-def _merged(curves: Sequence[Curve]) -> Curve:
-    """The best of all; long ones are thinned in their favour, to the least cost and the most value of neighbours."""
-    if not curves:
-        return np.empty(0), np.empty(0)
-    cost, value = (np.concatenate(parts) for parts in zip(*curves, strict=True))
-    kept = merging.undominated(cost, value)
-    if len(kept) <= LONGEST:
-        return cost[kept], value[kept]
-    starts = np.linspace(0, len(kept), LONGEST + 1).astype(int)
-    return cost[kept[starts[:-1]]], value[kept[starts[1:] - 1]]
+def _levels(low: float, high: float, count: int) -> np.ndarray:
+    """Even levels that reach a little beyond both ends."""
+    margin = SLACK * max(abs(low), abs(high), 1e-200)
+    return np.linspace(low - margin, high + margin, count)
+
+
+def _least_v(link: Increasing, u: np.ndarray, v: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """[u][wanted]: a v below which the link does not reach what is wanted; infinite if it never does."""
+    grid = np.stack([np.repeat(u, len(v)), np.tile(v, len(u))], axis=1)
+    accuracy = link(grid).reshape(len(u), len(v))
+    level = np.stack([np.searchsorted(row, wanted, side="left") for row in accuracy])  # the first that is enough
+    below = np.concatenate([[-np.inf], v[:-1], [np.inf]])[level]
+    inside = np.flatnonzero((level > 0) & (level < len(v)))
+    row, above = inside // level.shape[1], level.ravel()[inside]
+    # between two levels: guessed by a straight line, and taken only if the link says that it is not enough
+    from_, to = accuracy[row, above - 1], accuracy[row, above]
+    share = (np.broadcast_to(wanted, level.shape).ravel()[inside] - from_) / np.maximum(to - from_, 1e-300)
+    guess = v[above - 1] + np.maximum(share - GUESS, 0.0) * (v[1] - v[0])
+    enough = link(np.stack([u[row], guess], axis=1)) >= np.broadcast_to(wanted, level.shape).ravel()[inside]
+    below.ravel()[inside] = np.where(enough, v[above - 1], guess)
+    return below

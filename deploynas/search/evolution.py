@@ -13,6 +13,7 @@ import numpy as np
 
 from deploynas.progress import OnProgress, silent
 from deploynas.search.feasibility import require_feasible
+from deploynas.search.neighbours import best_nearby
 from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
 from deploynas.search.solver import Solution
@@ -41,7 +42,7 @@ class Evolution:
         kept = max(2, round(self.parent_ratio * self.population))
         elders = max(kept, top)  # the best ever seen, each once
         for generation in range(self.generations):
-            order = _best_distinct(people, worth, elders)
+            order = _best_distinct(evaluator, people, worth, elders)
             people, worth = people[order], worth[order]
             parents = people[:kept]
             mutants = round(self.mutation_ratio * self.population)
@@ -52,6 +53,8 @@ class Evolution:
             people, worth = join(people, children), np.concatenate([worth, evaluator.scores(children)])
             on_progress((generation + 1) / self.generations, f"generation {generation + 1}")
         ranked = evaluator.best_distinct(people, top)
+        if len(ranked) < top:
+            ranked = evaluator.best_distinct(best_nearby(evaluator, people, top), top)
         return [Solution(arch, score, "evolution", optimal=False, gap=None) for score, arch in ranked]
 
     def _first_generation(self, evaluator: Evaluator, rng: np.random.Generator, inside: Networks) -> Networks:
@@ -109,8 +112,7 @@ def _blend(these: Networks, those: Networks, take: np.ndarray) -> Networks:
     return Networks(configs, np.where(take[:, split:], those.depths, these.depths))
 
 
-def _best_distinct(people: Networks, worth: np.ndarray, count: int) -> np.ndarray:
-    """Positions of the best, best first, those with equal decisions once."""
-    genes = np.concatenate([people.configs.reshape(len(people), -1), people.depths], axis=1)
-    _, first = np.unique(genes, axis=0, return_index=True)
+def _best_distinct(evaluator: Evaluator, people: Networks, worth: np.ndarray, count: int) -> np.ndarray:
+    """Positions of the best, best first, each network once."""
+    first = evaluator.distinct(people)
     return first[np.argsort(-worth[first], kind="stable")][:count]

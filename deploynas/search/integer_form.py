@@ -41,6 +41,23 @@ def nearest_network(problem: Problem) -> Architecture:
     return nearest
 
 
+def networks_within(problem: Problem, count: int) -> list[Architecture]:
+    """`count` networks within all limits, in no particular order; fewer if there are fewer."""
+    form = IntegerForm(replace(problem, objective=SeparableObjective.nothing(problem.space)))
+    found: list[Architecture] = []
+    rejected = 0
+    while len(found) < count and rejected < MAX_REJECTED:
+        outcome = form.maximise(60.0)
+        if outcome is None:
+            break
+        form.cut_off(outcome[0])
+        if problem.allows(outcome[0]):
+            found.append(outcome[0])
+        else:
+            rejected += 1  # over by a rounding error
+    return found
+
+
 @dataclass
 class _Rows:
     """Constraints `low <= row . variables <= high`, as sparse triples."""

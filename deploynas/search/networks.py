@@ -143,6 +143,16 @@ class Evaluator:
         budgets = np.array([cost.budget for cost in self.problem.costs])
         return np.asarray((self.costs(networks) <= budgets[:, None]).all(axis=0))
 
+    def canonical_rows(self, networks: Networks) -> np.ndarray:
+        """Equal for equal networks: what was drawn for blocks that take no part is left out."""
+        return self.decisions.canonical(networks.rows(self.decisions))
+
+    def distinct(self, networks: Networks) -> np.ndarray:
+        """Positions of the first of each set of equal networks."""
+        rows = np.ascontiguousarray(self.canonical_rows(networks))
+        as_bytes = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))  # far quicker to compare
+        return np.unique(as_bytes[:, 0], return_index=True)[1]
+
     def best_distinct(self, networks: Networks, count: int) -> list[tuple[float, Architecture]]:
         """The best of the networks within all limits, each architecture once, best first."""
         inside = networks[self.within(networks)]

@@ -109,7 +109,7 @@ class Prefixes:
 
 
 class Admission(Protocol):
-    """Which prefixes are worth keeping, told by what may follow them."""
+    """Which prefixes are worth keeping, told by what may follow them; they are given cheapest first."""
 
     def after_block(self, s: int, b: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray: ...
 
@@ -152,9 +152,11 @@ def _depths(
         configs = np.sort(configs[dominance(stage.cost[b][configs], stage.values[b][:, configs])])
         cost = np.add.outer(stage.cost[b][configs], prefixes.cost).ravel()
         values = (stage.values[b][:, configs, None] + prefixes.values[:, None, :]).reshape(len(problem.base), -1)
+        order = np.argsort(cost, kind="stable")
+        cost, values = cost[order], values[:, order]
         admitted = np.flatnonzero(admission.after_block(s, b, cost, values))
         kept = admitted[dominance(cost[admitted], values[:, admitted])]
-        which, index = np.divmod(kept, max(1, len(prefixes)))
+        which, index = np.divmod(order[kept], max(1, len(prefixes)))
         prefixes = Prefixes(cost[kept], values[:, kept], (prefixes,), None, index, configs[which])
         if b + 1 in stage.bonus:
             yield prefixes, stage.bonus[b + 1]
@@ -171,8 +173,10 @@ def _end_stage(
     parents = tuple(prefixes for prefixes, _ in reached)
     cost = np.concatenate([prefixes.cost for prefixes in parents])
     values = np.concatenate([prefixes.values + bonus[:, None] for prefixes, bonus in reached], axis=1)
+    order = np.argsort(cost, kind="stable")
+    cost, values = cost[order], values[:, order]
     admitted = np.flatnonzero(admission.after_stage(s, cost, values))
     kept = admitted[dominance(cost[admitted], values[:, admitted])]
     starts = np.cumsum([0, *(len(prefixes) for prefixes in parents)])
-    source = np.searchsorted(starts, kept, side="right") - 1
-    return Prefixes(cost[kept], values[:, kept], parents, source, kept - starts[source])
+    source = np.searchsorted(starts, order[kept], side="right") - 1
+    return Prefixes(cost[kept], values[:, kept], parents, source, order[kept] - starts[source])

@@ -49,8 +49,9 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, indices,
         with pytest.raises(GateError):
             solve(solver, problem)
         return
-    found = solve(solver, problem, top=3)
-    assert 1 <= len(found) <= 3
+    top = data.draw(st.sampled_from([1, 3, 20]))
+    found = solve(solver, problem, top)
+    assert len(found) == min(top, len(expected))  # fewer only if fewer exist
     assert len({s.architecture for s in found}) == len(found)
     assert [s.score for s in found] == sorted((s.score for s in found), reverse=True)
     for solution in found:
@@ -64,6 +65,31 @@ def test_no_network_is_ever_over_a_budget_and_no_claim_is_false(solver, indices,
         assert found[0].optimal and found[0].gap == 0
     else:
         assert not found[0].optimal and found[0].gap is None
+
+
+@pytest.mark.parametrize("solver", ["exact", "bcfw", "evolution"])  # the others take seconds at this size
+def test_twenty_networks_are_twenty_different_ones(imagenet, solver):
+    """Blocks beyond the depth have decisions too: networks that differ in those alone are one."""
+    estimator, (table,) = random_instance(imagenet, 4)
+    problem = Problem.build(imagenet, estimator, [Limit(table, 7.0)])
+    found = solve(solver, problem, top=20)
+    assert len({solution.architecture for solution in found}) == 20
+    assert [solution.score for solution in found] == sorted((solution.score for solution in found), reverse=True)
+    assert all(problem.allows(solution.architecture) for solution in found)
+
+
+@every_solver
+@pytest.mark.parametrize("count", [2, 19])
+def test_a_budget_that_few_networks_keep_returns_them_all(solver, count):
+    """They need not be near each other: here the fastest few of a table without a pattern."""
+    space = tiny_space([((1, 3), 3), ((1, 2), 3), ((2,), 2)])
+    estimator, tables = random_instance(space, 7, tables=2)
+    latencies = sorted(tables[0].predict(a) for a in space.enumerate())
+    limits = [Limit(tables[0], latencies[count - 1]), Limit(tables[1], 1e3)]
+    for used in (limits[:1], limits):
+        found = solve(solver, Problem.build(space, estimator, used), top=20)
+        assert {s.architecture for s in found} == {a for _, a in brute_force(space, estimator, used)}
+        assert len(found) == count
 
 
 @every_solver

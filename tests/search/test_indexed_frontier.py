@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny_problems import random_link
 
 from deploynas.errors import InputError
-from deploynas.search import completion_bounds
+from deploynas.search import completion_bounds, following
 from deploynas.search.dominance import undominated
 from deploynas.search.indexed_frontier import IndexedNetworks, indexed_frontier, indexed_k_best
 from deploynas.search.prefixes import IndexedProblem, IndexedStage
@@ -104,9 +104,10 @@ def check(problem: IndexedProblem) -> None:
 @pytest.fixture
 def bounds_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny problems have too few prefixes for bounds: use them nevertheless, with tables that are quick to make."""
-    small = {"FEW": 0, "LONGEST": 3, "STEPS": 5, "BOXES": 2, "COST_CELLS": 8, "INDEX_CELLS": 6, "LEVELS": 24}
+    small = {"FEW": 0, "PAIRS": 64, "COST_STEPS": 16, "U_LEVELS": 24, "V_LEVELS": 12, "RIVALS": 8}
     for name, value in small.items():
         monkeypatch.setattr(completion_bounds, name, value)
+    monkeypatch.setattr(following, "LONGEST", 4)
 
 
 @pytest.mark.parametrize("indices", [1, 2, 3])
