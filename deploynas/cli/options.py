@@ -166,6 +166,10 @@ with_bundle_options = with_options(
         "--rounds", type=click.IntRange(1, 20), default=3, show_default=True,
         help="Networks to try at most until one is within the budget.",
     ),
+    click.option(
+        "--compare", type=click.IntRange(0, 8), default=0, show_default=True, metavar="K",
+        help="Also fine-tune K random networks of the same latency, the best uniform one and the heaviest.",
+    ),
 )  # fmt: skip
 
 
@@ -176,5 +180,5 @@ def wishes_of(options: Values) -> Wishes:
 
     how = ("calibration_method", "calibration_share", "per_channel")
     calibration = Calibration(*(options[name] for name in how)) if options["int8"] else None  # type: ignore[arg-type]
-    asked = {name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds")}
+    asked = {name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds", "compare")}
     return Wishes(calibration=calibration, **asked)  # type: ignore[arg-type]

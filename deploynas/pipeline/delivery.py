@@ -60,9 +60,9 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
             attempt(float("inf"))
         else:
             within_budget(order.budget_ms, attempt, order.wishes.rounds)
-        on_progress(0.85, "measuring networks of the frontier")
-        shipped, points = rounds[-1].what, order.wishes.frontier_points
-        report = report_document(Shipment(candidates, order.budget_ms, tuple(rounds), batches, points))
+        shipped = rounds[-1].what
+        shipment = Shipment(candidates, order.budget_ms, tuple(rounds), batches, order.wishes, on_progress)
+        report = report_document(shipment)
         on_progress(0.97, "writing")
         _fill(stage, shipped, report, device, order.wishes.triton)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)

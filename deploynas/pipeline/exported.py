@@ -34,6 +34,7 @@ class Wishes:
     rounds: int = 3
     runs: int = 300  # timed inferences per file
     frontier_points: int = 5  # networks of the frontier that are measured for the report
+    compare: int = 0  # random networks of the same latency that are fine-tuned too, for the report
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,53 @@
-"""The shipped network block by block: what each part is, what the table says it costs, what the profiler saw."""
+"""Networks block by block: what each part is, what the table says it costs and, if shipped, what the profiler saw."""
 
 from __future__ import annotations
 
+from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.blocks import Part
-from deploynas.costs import part_costs
+from deploynas.costs import Costs, part_costs
 from deploynas.latency.bench import BenchResult
 from deploynas.latency.breakdown import Share
 from deploynas.latency.table import LatencyTable
-from deploynas.report.document import BlockReport
+from deploynas.report.document import BlockReport, ExpectedBlock, ExpectedNetwork
 from deploynas.space import Architecture
 
 
 def block_reports(architecture: Architecture, table: LatencyTable | None, bench: BenchResult) -> list[BlockReport]:
-    parts = architecture.space.parts(architecture)
     shares = {share.name: share for share in bench.breakdown}
-    predicted: dict[str, float] = {}
-    if table:
-        names = [name for name, part in parts if part.role == "block"]
-        for name, (s, b, c) in zip(names, architecture.decisions(), strict=True):
-            predicted[name] = table.block_ms[s][b][c]
-    return [_block(name, part, predicted.get(name), shares.get(name)) for name, part in parts]
+    return [_block(name, part, ms, shares.get(name)) for name, part, ms in _priced_parts(architecture, table)]
+
+
+def expected_network(architecture: Architecture, estimator: StoredEstimator, table: LatencyTable) -> ExpectedNetwork:
+    expectation, costs = estimator.expect(architecture), Costs.of(architecture.space, architecture)
+    return ExpectedNetwork(
+        latency_ms=table.predict(architecture),
+        accuracy=expectation.accuracy,
+        architecture=str(architecture),
+        interval=expectation.interval(),
+        params=costs.params,
+        macs=costs.macs,
+        fixed_ms=table.fixed_ms,
+        blocks=[
+            ExpectedBlock(name=name, text=part.words(), shape=_shape(part), predicted_ms=ms)
+            for name, part, ms in _priced_parts(architecture, table)
+        ],
+    )
+
+
+def _priced_parts(architecture: Architecture, table: LatencyTable | None) -> list[tuple[str, Part, float | None]]:
+    """In network order, with what the table says; it has no entries of fixed parts."""
+    decided, priced = architecture.decisions(), list[tuple[str, Part, float | None]]()
+    for name, part in architecture.space.parts(architecture):
+        ms = None
+        if part.role == "block":
+            s, b, c = next(decided)
+            ms = table.block_ms[s][b][c] if table else None
+        priced.append((name, part, ms))
+    return priced
+
+
+def _shape(part: Part) -> str:
+    return f"{part.in_channels}→{part.out_channels} @ {part.height}×{part.width}"
 
 
 def _block(name: str, part: Part, predicted_ms: float | None, share: Share | None) -> BlockReport:

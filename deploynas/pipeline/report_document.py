@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.accuracy.changes import single_changes
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.accuracy.indexed import IndexedEstimator
-from deploynas.accuracy.insights import insights_of
 from deploynas.costs import Costs
+from deploynas.errors import InputError
 from deploynas.export.budget import Attempt
 from deploynas.files import now
 from deploynas.latency.hardware import versions
 from deploynas.latency.measure import measure_networks
+from deploynas.latency.table import LatencyTable
 from deploynas.pipeline.candidates import Candidates, round_of
-from deploynas.pipeline.exported import MODEL, Exported
-from deploynas.pipeline.network_blocks import block_reports
+from deploynas.pipeline.exported import MODEL, Exported, Wishes
+from deploynas.pipeline.gain import Compared, MeasuredTogether, Rivals, fine_tuned_judgement, gain_record
+from deploynas.pipeline.network_blocks import block_reports, expected_network
 from deploynas.pipeline.sources import KnownTable
+from deploynas.pipeline.supernet import TrainedSupernet
+from deploynas.progress import OnProgress, silent
 from deploynas.report.document import (
     CalibrationRecord,
     ChangeWorth,
     EstimatorTrust,
+    ExpectedNetwork,
     HardwareRecord,
     MeasuredPoint,
-    Point,
     PredictedMeasured,
     ReportFile,
     Round,
     ShippedFile,
     VerificationRecord,
 )
+from deploynas.report.gain import GainRecord, Judgement
 from deploynas.report.numbers import how_many
 from deploynas.search.frontier import Frontier, frontier
 from deploynas.space import Architecture
+from deploynas.space.coefficients import IndexedObjective, SeparableObjective
 from deploynas.training.batches import Batches
-from deploynas.training.evaluation import accuracy
 
-FRONTIER_POINTS = 60
-DECISIONS = 16  # that a report shows
+FRONTIER_POINTS = 80
 GOOD_PREDICTION = 0.05  # what the prediction of a shipped network should be within
 DISTURBED = 1.1  # a machine that many times slower than undisturbed is worth a warning
 
@@ -50,7 +54,8 @@ class Shipment:
     budget_ms: float | None
     rounds: tuple[Attempt[Exported], ...]
     batches: Batches
-    frontier_points: int
+    wishes: Wishes
+    on_progress: OnProgress = silent
 
     @property
     def shipped(self) -> Exported:
@@ -67,8 +72,9 @@ def report_document(shipment: Shipment) -> ReportFile:
     record, costs = shipped.record, Costs.of(space, architecture)
     table, estimator = known.table if known else None, candidates.estimator
     bench = shipped.benches[device.precision]
-    exact = isinstance(estimator, (BilinearEstimator, IndexedEstimator))
-    points = frontier(space, estimator, table) if table and estimator and exact else None
+    points = _frontier(estimator, table)
+    gain, measured = _measured(shipment, points)
+    expectation = estimator.expect(architecture) if estimator else None
     validation = estimator.validation if estimator else None
     report = ReportFile(
         title=f"{space.name} on {device.name}",
@@ -87,19 +93,21 @@ def report_document(shipment: Shipment) -> ReportFile:
         peak_memory_bytes=costs.peak_memory_bytes,
         predicted_ms=table.predict(architecture) if table else None,
         table_error=table.mean_error if table else None,
-        predicted_accuracy=_expected(estimator, estimator.predict(architecture)) if estimator else None,
-        predicted_accuracy_se=estimator.predict_se(architecture) if estimator else None,
+        predicted_accuracy=expectation.accuracy if expectation else None,
+        predicted_accuracy_se=expectation.se if expectation else None,
         inherited_accuracy=record.inherited_accuracy,
         test_accuracy=record.test_accuracy,
         files=_files(shipped),
         blocks=block_reports(architecture, table, bench),
-        frontier=_points(points, estimator),
-        measured=_measured(shipment, points),
+        gain=gain,
+        expected=expected_network(architecture, estimator, table) if estimator and table else None,
+        frontier=_points(points, estimator, table),
+        measured=measured,
         table_networks=_table_networks(known),
         rounds=_rounds(shipment),
         verification=VerificationRecord.model_validate(asdict(shipped.fp32.verification)),
         calibration=_calibration(shipped),
-        decisions=_decisions(estimator, known),
+        changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
         lineage=candidates.sources.lineage(shipped.network, record.lineage, known),
         versions={name: str(version) for name, version in versions().items()},
@@ -130,41 +138,74 @@ def _files(shipped: Exported) -> list[ShippedFile]:
     ]
 
 
-def _points(points: Frontier | None, estimator: StoredEstimator | None) -> list[Point]:
-    if points is None or estimator is None:
+def _frontier(estimator: StoredEstimator | None, table: LatencyTable | None) -> Frontier | None:
+    """Every optimal network; None if that is not known."""
+    if estimator is None or table is None:
+        return None
+    objective = estimator.objective()
+    if not isinstance(objective, (SeparableObjective, IndexedObjective)) or objective.scale != "accuracy":
+        return None
+    return frontier(table.space, estimator, table)
+
+
+def _points(
+    points: Frontier | None, estimator: StoredEstimator | None, table: LatencyTable | None
+) -> list[ExpectedNetwork]:
+    if points is None or estimator is None or table is None:
         return []
-    return [
-        Point(latency_ms=p.latency_ms, accuracy=_expected(estimator, p.accuracy), architecture=str(p.architecture))
-        for p in points.thin(FRONTIER_POINTS)
-        if p.accuracy is not None
-    ]
+    return [expected_network(point.architecture, estimator, table) for point in points.thin(FRONTIER_POINTS)]
 
 
-def _expected(estimator: StoredEstimator, predicted: float) -> float:
-    """What a prediction is worth in measured accuracy, where the estimator knows; else the prediction."""
-    expected = estimator.validation.expected(predicted) if estimator.validation else None
-    return predicted if expected is None else expected
-
-
-def _measured(shipment: Shipment, points: Frontier | None) -> list[MeasuredPoint]:
-    """Some networks of the frontier, timed on the device and judged with the weights that they inherit."""
-    candidates, count = shipment.candidates, shipment.frontier_points
-    estimator, source, known = candidates.estimator, candidates.sources.supernet, candidates.table
-    if points is None or estimator is None or source is None or known is None or count < 2:
-        return []
-    chosen = [point.architecture for point in points.thin(count)]
-    timed = measure_networks(candidates.device, candidates.space, chosen)
-    supernet = source.open()
-    return [
+def _measured(shipment: Shipment, points: Frontier | None) -> tuple[GainRecord | None, list[MeasuredPoint]]:
+    """The shipped network, its rivals and some networks of the frontier: timed together, judged one-shot."""
+    candidates, wishes, architecture = shipment.candidates, shipment.wishes, shipment.architecture
+    estimator, known, supernet = candidates.estimator, candidates.table, _supernet(candidates)
+    if supernet is None:
+        return None, []
+    table = known.table if known else None
+    rivals = Rivals.of(architecture, estimator, table)
+    some = points.thin(wishes.frontier_points) if points and wishes.frontier_points >= 2 else []
+    networks = list(dict.fromkeys([architecture, *rivals.networks, *(point.architecture for point in some)]))
+    shipment.on_progress(0.85, "measuring it beside other networks")
+    timed = measure_networks(candidates.device, candidates.space, networks)
+    measured = MeasuredTogether(dict(zip(networks, timed, strict=True)), supernet)
+    compared = Compared.of(architecture, rivals, measured)
+    shipment.on_progress(0.9, "judging it beside other networks")
+    gain = gain_record(compared, measured, table)
+    if wishes.compare:
+        few = compared.first(wishes.compare)
+        gain = gain.model_copy(update={"fine_tuned": _fine_tuned(shipment, few, measured)})
+    return gain, [
         MeasuredPoint(
-            latency_ms=measured.latency_ms,
-            accuracy=accuracy(supernet.network, supernet.batches, supernet.data.validation, architecture),
-            architecture=str(architecture),
-            predicted_ms=known.table.predict(architecture),
-            predicted_accuracy=_expected(estimator, estimator.predict(architecture)),
+            latency_ms=measured.latency_ms(point.architecture),
+            accuracy=measured.accuracy(point.architecture),
+            architecture=str(point.architecture),
+            predicted_ms=point.latency_ms,
+            predicted_accuracy=estimator.expect(point.architecture).accuracy,
         )
-        for architecture, measured in zip(chosen, timed, strict=True)
+        for point in some
+        if estimator is not None
     ]
+
+
+def _supernet(candidates: Candidates) -> TrainedSupernet | None:
+    """None where it is not known, or was trained on other images than the network: then nothing is compared."""
+    source = candidates.sources.supernet
+    try:
+        return source.open() if source else None
+    except InputError:
+        return None
+
+
+def _fine_tuned(shipment: Shipment, compared: Compared, measured: MeasuredTogether) -> Judgement:
+    """The shipped network is fine-tuned already."""
+
+    def fine_tune(architecture: Architecture) -> Path:
+        if architecture == shipment.architecture:
+            return shipment.shipped.network
+        return shipment.candidates.fine_tune(architecture)
+
+    return fine_tuned_judgement(compared, measured.supernet, fine_tune)
 
 
 def _table_networks(known: KnownTable | None) -> list[PredictedMeasured]:
@@ -190,20 +231,20 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
     )
 
 
-def _decisions(estimator: StoredEstimator | None, table: KnownTable | None) -> list[ChangeWorth]:
-    """What depth, expansion, kernel and squeeze-and-excitation of each stage were worth, the largest first."""
-    if not isinstance(estimator, BilinearEstimator):
+def _changes(
+    architecture: Architecture, estimator: StoredEstimator | None, table: LatencyTable | None
+) -> list[ChangeWorth]:
+    """What changing one thing about the shipped network is worth, the most accurate first."""
+    if estimator is None:
         return []
-    found = insights_of(estimator, table.table.block_ms if table else None)
-    stages = [insight for insight in found if insight.place.startswith("stage")]
     return [
         ChangeWorth(
-            name=f"{insight.place}, {insight.aspect} {insight.change}",
-            accuracy=insight.gain,
-            accuracy_se=insight.gain_se,
-            latency_ms=insight.cost_ms,
+            name=f"{change.place}, {change.what}",
+            accuracy=change.accuracy,
+            accuracy_se=change.accuracy_se,
+            latency_ms=change.latency_ms,
         )
-        for insight in sorted(stages, key=lambda insight: -abs(insight.gain))[:DECISIONS]
+        for change in single_changes(estimator, architecture, table)
     ]
 
 
@@ -231,6 +272,8 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
         report.estimator_validation and report.estimator_validation.networks
     ):
         found.append("the estimator was not validated: its accuracies are for ranking")
+    if report.gain is None:
+        found.append("nothing was compared: the supernet is not known, or is of other images")
     if report.test_accuracy is None:
         found.append("the data has no test part: the accuracy is of images that the search used too")
     by_precision = {file.precision: file.latency_ms for file in report.files}

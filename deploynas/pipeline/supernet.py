@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from deploynas.accuracy.oneshot import SupernetMeasure, best_device
 from deploynas.errors import InputError
 from deploynas.files import content_hash
@@ -66,10 +68,15 @@ class TrainedSupernet:
 
     def accuracy_alone(self, architecture: Architecture) -> tuple[float, float]:
         """One-shot accuracy of a sub-network, batch norm recalibrated on training images, and its standard error."""
+        right = self.right_alone(architecture)
+        return float(right.mean()), float(right.std(ddof=1)) / len(right) ** 0.5
+
+    def right_alone(self, architecture: Architecture) -> np.ndarray:
+        """Whether such a sub-network is right about each validation image."""
         scores = self.one_shot.alone(
             architecture, lambda network: recalibrate_on_train(network, self.batches, RECALIBRATION_IMAGES)
         )
-        return float(scores.right.mean()), float(scores.right.std(ddof=1)) / len(scores.right) ** 0.5
+        return scores.right
 
     def teacher_text(self, asked: str | None) -> str:
         """Who teaches: whoever was asked for, else w_h beside the supernet."""

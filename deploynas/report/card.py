@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from deploynas.provenance import DataRecord
 from deploynas.report.document import ReportFile
+from deploynas.report.gain_words import headline
 from deploynas.report.markdown import precision_rows, summary_rows, table_lines
 from deploynas.report.numbers import ms
 
@@ -52,11 +53,17 @@ def _summary(report: ReportFile) -> list[str]:
         f"{ms(shipped.latency_ms)} for a batch of {device.batch}{budget}, measured whole on "
         f"{report.hardware.processor} with {device.threads} thread(s).",
         "",
+        *_gain(report),
         *table_lines(("", "predicted", "measured", "limit"), summary_rows(report)),
         "",
         *table_lines(("file", "accuracy", "latency", "p95", "inputs/s", "size"), precision_rows(report)),
         "",
     ]
+
+
+def _gain(report: ReportFile) -> list[str]:
+    """Of fine-tuned networks alone: a card is about the weights that are shipped."""
+    return [f"{headline(report)}.", ""] if report.gain and report.gain.fine_tuned else []
 
 
 def _use(triton: bool) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
 from deploynas.provenance import DataRecord, Origin
+from deploynas.report.gain import GainRecord
 
 FILE = "report.json"
 
@@ -20,7 +21,7 @@ class ShippedFile(BaseModel):
     path: str
     precision: str
     size_bytes: int
-    accuracy: float
+    accuracy: float  # fine-tuned, of the validation images
     latency_ms: float
     relative_error: float  # half-width of the 95 % interval, over the latency
     stable: bool
@@ -55,6 +56,25 @@ class Point(BaseModel):
     architecture: str
 
 
+class ExpectedBlock(BaseModel):
+    """A part of a network that the table knows. Fixed parts have no entry of their own there."""
+
+    name: str
+    text: str  # its configuration, for people
+    shape: str  # "16→24 @ 14×14": channels in and out, size of its input
+    predicted_ms: float | None
+
+
+class ExpectedNetwork(Point):
+    """What table and estimator expect of a network: latency, and one-shot accuracy."""
+
+    interval: tuple[float, float] | None = None  # of the accuracy, 90 %
+    params: int | None = None  # None, and no blocks, in reports of earlier versions
+    macs: int | None = None
+    fixed_ms: float | None = None  # of all fixed parts together
+    blocks: list[ExpectedBlock] = []
+
+
 class MeasuredPoint(Point):
     """Measured on the device and on the validation set, with the weights that it inherits from the supernet."""
 
@@ -77,7 +97,7 @@ class Round(BaseModel):
 
 
 class ChangeWorth(BaseModel):
-    """What changing one decision is worth, and what it costs."""
+    """What changing one thing is worth in one-shot accuracy, and what it costs."""
 
     name: str
     accuracy: float
@@ -147,19 +167,22 @@ class ReportFile(BaseModel):
     peak_memory_bytes: int
     predicted_ms: float | None
     table_error: float | None  # mean relative error of the table on whole networks
-    predicted_accuracy: float | None
+    predicted_accuracy: float | None  # one-shot, as that of every network of the frontier
     predicted_accuracy_se: float | None
-    inherited_accuracy: float | None
-    test_accuracy: float | None
+    inherited_accuracy: float | None  # one-shot, measured
+    test_accuracy: float | None  # fine-tuned
     files: list[ShippedFile]
     blocks: list[BlockReport]
-    frontier: list[Point] = []
+    gain: GainRecord | None = None  # None: there was no supernet to compare other networks of
+    expected: ExpectedNetwork | None = None  # of the shipped network
+    frontier: list[ExpectedNetwork] = []
     measured: list[MeasuredPoint] = []
     table_networks: list[PredictedMeasured] = []
     rounds: list[Round] = []
     verification: VerificationRecord
     calibration: CalibrationRecord | None = None
-    decisions: list[ChangeWorth] = []
+    changes: list[ChangeWorth] = []  # of the shipped network, one at a time
+    decisions: list[ChangeWorth] = []  # on average over networks; in reports of earlier versions
     estimator_validation: EstimatorTrust | None = None
     lineage: dict[str, Origin | None] = {}
     versions: dict[str, str] = {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
+from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, verdict
 from deploynas.report.numbers import change, count, ms, percent, size
 
 
 def markdown(report: ReportFile) -> str:
-    parts = [f"# {report.title}", "", *_summary(report)]
+    parts = [f"# {report.title}", "", *_gain(report), *_summary(report)]
     if len(report.files) > 1:
         parts += ["", "## Precisions", "", *table_lines(_PRECISION_COLUMNS, precision_rows(report))]
     parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, block_rows(report))]
@@ -18,8 +20,10 @@ def markdown(report: ReportFile) -> str:
             (str(i + 1), ms(r.target_ms), ms(r.predicted_ms), ms(r.measured_ms)) for i, r in enumerate(report.rounds)
         ]
         parts += ["", "## Rounds", "", *table_lines(("round", "asked for", "predicted", "measured"), rows)]
+    for title, changes in change_lists(report):
+        parts += ["", f"## {title}", "", *table_lines(CHANGE_COLUMNS, change_rows(changes))]
     if report.decisions:
-        parts += ["", "## What decisions were worth", "", *table_lines(_DECISION_COLUMNS, decision_rows(report))]
+        parts += ["", "## What decisions were worth", "", *table_lines(CHANGE_COLUMNS, change_rows(report.decisions))]
     if report.warnings:
         parts += ["", "## Warnings", "", *(f"- {warning}" for warning in report.warnings)]
     return "\n".join([*parts, "", f"`{report.architecture}`", ""])
@@ -27,11 +31,22 @@ def markdown(report: ReportFile) -> str:
 
 _PRECISION_COLUMNS = ("file", "accuracy", "latency", "p95", "inputs/s", "size")
 _BLOCK_COLUMNS = ("block", "what", "in", "out", "share", "measured", "predicted", "parameters", "MACs")
-_DECISION_COLUMNS = ("decision", "accuracy, points", "latency")
+
+
+def _gain(report: ReportFile) -> list[str]:
+    """What was gained comes first: accuracies of one kind at a time."""
+    if report.gain is None:
+        return []
+    parts = [f"**{headline(report)}.**", *([f"{verdict(report)}."] if verdict(report) else []), ""]
+    for judgement in (report.gain.fine_tuned, report.gain.one_shot):
+        if judgement:
+            parts += [*table_lines(gain_columns(judgement), gain_rows(report.gain, judgement)), ""]
+    return [*parts, ONE_SHOT, ""]
 
 
 def _summary(report: ReportFile) -> list[str]:
-    return table_lines(("", "predicted", "measured", "limit"), summary_rows(report))
+    rows = [*summary_rows(report), one_shot_row(report)]
+    return table_lines(("", "predicted", "measured", "limit"), rows)
 
 
 def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
@@ -44,16 +59,26 @@ def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
             f"{ms(shipped.latency_ms)} ± {percent(shipped.relative_error)}",
             ms(report.budget_ms),
         ),
-        ("accuracy, validation", percent(report.predicted_accuracy), percent(shipped.accuracy), ""),
+        ("accuracy, validation", "", percent(shipped.accuracy), ""),
     ]
     if report.test_accuracy is not None:
         rows.append(("accuracy, test", "", percent(report.test_accuracy), ""))
-    rows.append(("accuracy before fine-tuning", "", percent(report.inherited_accuracy), ""))
     rows.append(("file", "", size(shipped.size_bytes), ""))
     rows.append(("parameters", count(report.params), "", ""))
     rows.append(("multiply-accumulates", count(report.macs), "", ""))
     rows.append(("peak activations, fp32", size(report.peak_memory_bytes), "", ""))
     return rows
+
+
+def one_shot_row(report: ReportFile) -> tuple[str, str, str, str]:
+    """Prediction against measurement before fine-tuning, which is what the estimator predicts."""
+    return ("one-shot accuracy, validation", expected_accuracy(report), percent(report.inherited_accuracy), "")
+
+
+def expected_accuracy(report: ReportFile) -> str:
+    interval = report.expected.interval if report.expected else None
+    among = f" ({percent(interval[0], 1)} to {percent(interval[1], 1)})" if interval else ""
+    return percent(report.predicted_accuracy) + among
 
 
 def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
@@ -86,15 +111,6 @@ def block_rows(report: ReportFile) -> list[tuple[str, ...]]:
         )
         for block in report.blocks
     ]
-
-
-def decision_rows(report: ReportFile) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
-    for decision in report.decisions:
-        error = "" if decision.accuracy_se is None else f" ± {100 * decision.accuracy_se:.2f}"
-        cost = "" if decision.latency_ms is None else f"{decision.latency_ms:+.4f} ms"
-        rows.append((decision.name, f"{100 * decision.accuracy:+.2f}{error}", cost))
-    return rows
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

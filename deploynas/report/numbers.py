@@ -10,7 +10,8 @@ NOTHING = "–"
 def ms(value: float | None) -> str:
     if value is None:
         return NOTHING
-    return f"{value:.1f} ms" if value >= 100 else f"{value:.2f} ms" if value >= 10 else f"{value:.3f} ms"
+    digits = 1 if value >= 100 else 2 if value >= 10 else 3 if value >= 0.1 else 4
+    return f"{value:.{digits}f} ms"
 
 
 def percent(value: float | None, digits: int = 2) -> str:

@@ -10,9 +10,9 @@ from importlib import resources
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
-def page(title: str, body: Sequence[str]) -> str:
+def page(title: str, body: Sequence[str], scripts: Sequence[str] = ("page.js",)) -> str:
     folder = resources.files("deploynas.report")
-    style, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, *code = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", *scripts))
     return "\n".join(
         [
             "<!doctype html>",
@@ -24,7 +24,8 @@ def page(title: str, body: Sequence[str]) -> str:
             f"<style>\n{style}</style></head><body><main>",
             *body,
             '</main><div id="tip" role="status"></div>',
-            f"<script>\n{script}</script></body></html>",
+            *(f"<script>\n{script}</script>" for script in code),
+            "</body></html>",
             "",
         ]
     )

@@ -19,6 +19,7 @@ class Mark:
     y: float
     kind: str  # predicted, measured, shipped, ...
     lines: tuple[str, ...]
+    key: str | None = None  # by which a script knows it
 
 
 @dataclass(frozen=True)
@@ -60,22 +61,36 @@ class Plot:
     vertical: tuple[float, str] | None = None  # a budget
     diagonal: bool = False  # where predicted equals measured
     band: float | None = None  # a relative error around the diagonal
+    chosen: tuple[float, float] | None = None  # ringed, for a script to move
+    width: int = WIDTH
+    height: int = HEIGHT
 
     def svg(self) -> str:
-        body = [*self._grid(), *self._lines(), *(self._mark(mark) for mark in self.marks)]
+        body = [*self._grid(), *self._lines(), *(self._mark(mark) for mark in self.marks), *self._ring()]
         return (
-            f'<svg class="plot" id="{self.name}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'<svg class="plot" id="{self.name}" viewBox="0 0 {self.width} {self.height}" role="img" '
             f'aria-label="{escape(self.description)}">' + "".join(body) + "</svg>"
         )
 
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        """Where a point is drawn."""
+        return self._x(x), self._y(y)
+
     def _x(self, value: float) -> float:
-        return round(self.x.place(value, LEFT, WIDTH - RIGHT), 1)
+        return round(self.x.place(value, LEFT, self.width - RIGHT), 1)
 
     def _y(self, value: float) -> float:
-        return round(self.y.place(value, HEIGHT - BOTTOM, TOP), 1)
+        return round(self.y.place(value, self.height - BOTTOM, TOP), 1)
+
+    def _ring(self) -> list[str]:
+        if self.chosen is None:
+            return []
+        x, y = self.place(*self.chosen)
+        upright = f'x1="{x}" y1="{TOP}" x2="{x}" y2="{self.height - BOTTOM}"'
+        return [f'<line class="cursor" {upright}/>', f'<circle class="ring" cx="{x}" cy="{y}" r="9"/>']
 
     def _grid(self) -> list[str]:
-        bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+        bottom, right = self.height - BOTTOM, self.width - RIGHT
         parts = []
         for tick in self.x.ticks():
             x = self._x(tick)
@@ -89,7 +104,7 @@ class Plot:
             parts.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{self.y.text(tick)}</text>')
         # the label of the upright axis lies on top of it: turned letters are hard to read, on a phone most of all
         for x, y, anchor, text in (
-            ((LEFT + right) / 2, HEIGHT - 6, "middle", self.x.label),
+            ((LEFT + right) / 2, self.height - 6, "middle", self.x.label),
             (4, TOP - 16, "start", self.y.label),
         ):
             parts.append(f'<text class="label" x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>')
@@ -102,7 +117,7 @@ class Plot:
             if self.band:
                 corners = [(low, 1 + self.band), (high, 1 + self.band), (high, 1 - self.band), (low, 1 - self.band)]
                 points = " ".join(f"{self._x(v)},{self._y(v * factor)}" for v, factor in corners)
-                box = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
+                box = f'x="{LEFT}" y="{TOP}" width="{self.width - LEFT - RIGHT}" height="{self.height - TOP - BOTTOM}"'
                 parts.append(f'<clipPath id="{self.name}-inside"><rect {box}/></clipPath>')
                 parts.append(f'<polygon class="band" clip-path="url(#{self.name}-inside)" points="{points}"/>')
             parts.append(
@@ -115,10 +130,10 @@ class Plot:
         if self.vertical:
             value, text = self.vertical
             x = self._x(value)
-            anchor, shift = ("end", -6) if x > WIDTH * 0.7 else ("start", 6)
-            parts.append(f'<line class="budget" x1="{x}" y1="{TOP}" x2="{x}" y2="{HEIGHT - BOTTOM}"/>')
+            anchor, shift = ("end", -6) if x > self.width * 0.7 else ("start", 6)
+            parts.append(f'<line class="budget" x1="{x}" y1="{TOP}" x2="{x}" y2="{self.height - BOTTOM}"/>')
             parts.append(
-                f'<text class="budget-text" x="{x + shift}" y="{HEIGHT - BOTTOM - 10}" '
+                f'<text class="budget-text" x="{x + shift}" y="{self.height - BOTTOM - 10}" '
                 f'text-anchor="{anchor}">{escape(text)}</text>'
             )
         return parts
@@ -130,8 +145,9 @@ class Plot:
             "measured": f'<rect x="{x - 5}" y="{y - 5}" width="10" height="10" transform="rotate(45 {x} {y})"/>',
         }.get(mark.kind, f'<path d="{_star(x, y, 10)}"/>')
         tip = escape("\n".join(mark.lines), quote=True).replace("\n", "&#10;")
+        key = f' data-network="{escape(mark.key, quote=True)}"' if mark.key is not None else ""
         return (
-            f'<g class="point {mark.kind}" tabindex="0" data-tip="{tip}" aria-label="{tip}">'
+            f'<g class="point {mark.kind}" tabindex="0"{key} data-tip="{tip}" aria-label="{tip}">'
             f'<circle class="target" cx="{x}" cy="{y}" r="11"/>{shape}</g>'
         )
 

@@ -27,6 +27,14 @@ def accuracy(
     return right / max(1, seen)
 
 
+@torch.no_grad()
+def right_images(model: nn.Module, batches: Batches, subset: Subset) -> np.ndarray:
+    """Whether a network is right about each image."""
+    model = model.eval().to(batches.device)
+    found = [(model(images).argmax(1) == labels).cpu() for images, labels in batches.evaluation(subset)]
+    return torch.cat(found).numpy()
+
+
 def model_output(model: nn.Module, images: Tensor, paths: Architecture | np.random.Generator | None) -> Tensor:
     if isinstance(paths, np.random.Generator):
         assert isinstance(model, Supernet)

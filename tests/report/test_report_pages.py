@@ -135,7 +135,7 @@ def test_a_report_survives_its_file(report: ReportFile, tmp_path: Path) -> None:
 
 def test_the_page_needs_nothing_from_elsewhere(report: ReportFile) -> None:
     page = html(report)
-    assert not re.search(r"(src|href)=[\"'](?!data:)", page) and "@import" not in page and "http://" not in page
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", page) and "@import" not in page and "http://" not in page
     assert "tiny on &lt;fast&gt; &amp; small" in page and "&lt;busy&gt;" in page
     assert page.count('class="point predicted"') == 7 + 1 + 2  # frontier, table network, two legends
 
