@@ -36,6 +36,7 @@ FILES = {
     "golden": GOLDEN / "v1" / "space.full.yaml",
 }
 SPACES = (*PRESETS, *FILES)
+SMALL = ("ragged-small", "ragged-large", "golden")
 
 
 @cache
@@ -385,7 +386,7 @@ NETWORKS = [
     (name, number, form)
     for name in SPACES
     for number in range(2)
-    for form in (list(FORMS) if name in FILES else ["fp32", "int8"])
+    for form in (list(FORMS) if name in SMALL else ["fp32", "int8"])
 ]
 
 
