@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from timm.loss import LabelSmoothingCrossEntropy
 from torch import Tensor, nn
 
-from deploynas.space import Space
+from deploynas.space import Architecture, Space
 from deploynas.supernet.paths import as_paths
 from deploynas.training.batches import BatchShare, mix_seed
 from deploynas.training.recipe import Distillation, OneShotSchedule
@@ -32,7 +32,11 @@ class Plain:
 
 @dataclass(frozen=True)
 class OneShotPaths:
-    """A random sub-network for every image, or one for the whole batch, drawn as everywhere (`Decisions.draw`)."""
+    """A random sub-network for every image, or one for the whole batch, drawn as everywhere (`Decisions.draw`).
+
+    Between the two slices of a sandwich (Yu and Huang 2019): a share of the images takes the heaviest network, an equal
+    share the smallest.
+    """
 
     space: Space
     schedule: OneShotSchedule
@@ -43,13 +47,28 @@ class OneShotPaths:
     def __call__(self, model: nn.Module, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
         rng = np.random.default_rng(mix_seed(self.seed, step, 5))
         if self.schedule.paths == "single":
-            logits = model(images, self.space.sample(rng))
+            logits = model(images, self._network(rng))
         else:
             # drawn for all processes together; a batch may be short of images that could not be read
-            rows = self.space.decisions.draw(self.schedule.batch, rng)[self.share.rows(self.schedule.batch)]
+            rows = self._rows(rng)[self.share.rows(self.schedule.batch)]
             logits = model(images, as_paths(rows[: len(images)]))
         smoothing, distillation = self.schedule.label_smoothing, self.schedule.distillation
         return distilled_loss(logits, images, labels, smoothing, self.teacher, distillation), logits
+
+    def _network(self, rng: np.random.Generator) -> Architecture:
+        network, place = self.space.sample(rng), rng.random()
+        if place < self.schedule.sandwich:
+            return self.space.heaviest()
+        return self.space.smallest() if place < 2 * self.schedule.sandwich else network
+
+    def _rows(self, rng: np.random.Generator) -> np.ndarray:
+        """Of the whole batch; its images come in random order, and every process gets some of each kind."""
+        rows = self.space.decisions.draw(self.schedule.batch, rng)
+        slices = round(self.schedule.sandwich * self.schedule.batch)
+        places = rng.permutation(self.schedule.batch)
+        rows[places[:slices]] = self.space.rows([self.space.heaviest()])
+        rows[places[slices : 2 * slices]] = self.space.rows([self.space.smallest()])
+        return rows
 
 
 def distilled_loss(

@@ -63,6 +63,8 @@ class Schedule(_Strict):
 
 class OneShotSchedule(Schedule):
     paths: Literal["multi", "single"] = "multi"  # a random sub-network an image, or a batch
+    # the share of the images (or batches) that takes the heaviest network; an equal share takes the smallest
+    sandwich: float = Field(default=0.0, ge=0, le=0.5)
     distillation: Distillation | None = None  # from w_h, on the same images
 
 
@@ -110,7 +112,10 @@ class Recipe(_Strict):
 
     def training_settings(self) -> dict[str, object]:
         """What decides the weights of a supernet."""
-        return self.model_dump(exclude=NOT_OF_TRAINING)
+        settings = self.model_dump(exclude=NOT_OF_TRAINING)
+        if not self.w_star.sandwich:  # runs begun before recipes had it can still be continued
+            del settings["w_star"]["sandwich"]
+        return settings
 
     def finetune_settings(self) -> dict[str, JsonValue]:
         """What decides the weights of a fine-tuned network."""

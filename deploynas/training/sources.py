@@ -120,14 +120,14 @@ class Source:
 
 
 def fashion_mini() -> Source:
-    """8,000 + 2,000 images of Fashion-MNIST's training set, embedded (see make_fashion_mini)."""
+    """8,000 + 4,000 images of Fashion-MNIST's training set and 5,000 of its test set, embedded."""
     embedded = resources.files("deploynas.training") / "embedded" / "fashion-mini.npz"
     with embedded.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        train, validation = (
+        train, validation, test = (
             PixelImages.of(arrays[f"{part}_images"][:, None], arrays[f"{part}_labels"])
-            for part in ("train", "validation")
+            for part in ("train", "validation", "test")
         )
-    return Source(FASHION_CLASSES, train, validation, None)
+    return Source(FASHION_CLASSES, train, validation, test)
 
 
 def fashion_mnist(folder: Path) -> Source:

@@ -26,10 +26,11 @@ def bilinear(seed: int = 0, **extra) -> dn.BilinearEstimator:
 
 def test_a_prediction_is_the_formula_of_eq_3():
     estimator = bilinear()
-    architecture = SPACE.architecture([[1], [5], [2, 2, 3]])
-    expected = 0.5 + estimator.depth[0][0] + estimator.depth[1][0] + estimator.depth[2][1]
-    expected += estimator.block[0][0][1] + estimator.block[1][0][5]
-    expected += estimator.block[2][0][2] + estimator.block[2][1][2] + estimator.block[2][2][3]
+    architecture = SPACE.architecture([[1], [5, 5, 3], [2, 4]])
+    expected = 0.5 + estimator.depth[0][0] + estimator.depth[1][2] + estimator.depth[2][1]
+    expected += estimator.block[0][0][1]
+    expected += estimator.block[1][0][5] + estimator.block[1][1][5] + estimator.block[1][2][3]
+    expected += estimator.block[2][0][2] + estimator.block[2][1][4]
     assert estimator.predict(architecture) == pytest.approx(expected)
 
 

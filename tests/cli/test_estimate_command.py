@@ -47,7 +47,7 @@ def estimated(run: Path) -> Path:
 def test_estimate_writes_a_validated_estimator_and_keeps_its_passes(run, estimated):
     data = json.loads(estimated.read_text())
     assert data["provenance"]["passes"] == 3 and data["provenance"]["supernet"]["data"] == "fashion-mini"
-    assert data["validation"]["networks"] == 12 and data["validation"]["images"] == 2000
+    assert data["validation"]["networks"] == 12 and data["validation"]["images"] == 4000
     (folder,) = (run / "samples").iterdir()
     assert len(list(folder.glob("image-*.npz"))) == 3 and len(list(folder.glob("unseen-*.npz"))) == 12
 

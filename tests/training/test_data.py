@@ -37,11 +37,15 @@ head: {{features: 8}}
 
 def test_the_embedded_set_is_balanced_and_its_parts_are_disjoint():
     data = load_data("fashion-mini", Space.load("fashion"))
-    assert (len(data.train), len(data.validation), data.test) == (8000, 2000, None)
+    assert data.test is not None
+    assert (len(data.train), len(data.validation), len(data.test)) == (8000, 4000, 5000)
     assert torch.bincount(data.train.images.labels).tolist() == [800] * 10
-    assert torch.bincount(data.validation.images.labels).tolist() == [200] * 10
-    seen = {image.numpy().tobytes() for image in data.train.images.pixels}
-    assert not any(image.numpy().tobytes() in seen for image in data.validation.images.pixels)
+    assert torch.bincount(data.validation.images.labels).tolist() == [400] * 10
+    assert torch.bincount(data.test.images.labels).tolist() == [500] * 10
+    parts = [
+        {image.numpy().tobytes() for image in part.images.pixels} for part in (data.train, data.validation, data.test)
+    ]
+    assert len(set.union(*parts)) == sum(len(part) for part in parts)
 
 
 def test_a_data_set_that_does_not_fit_the_space_is_refused_with_all_reasons(tmp_path):
