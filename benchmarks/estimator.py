@@ -85,7 +85,9 @@ def estimators(samples: Samples, only_pooled: bool) -> Iterator[tuple[str, str, 
     for estimand in ESTIMANDS:
         for score in SCORES:
             for n in POOLED:
-                found = contributions_of(samples, EstimationSettings(estimand=estimand, score=score), image[:n])
+                found = contributions_of(
+                    samples, EstimationSettings("contributions", estimand=estimand, score=score), image[:n]
+                )
                 yield "pooled", estimand, score, n, shrunk(found, estimand).estimator()
                 yield "pooled, not shrunk", estimand, score, n, found.estimator()
     if only_pooled:
@@ -94,7 +96,7 @@ def estimators(samples: Samples, only_pooled: bool) -> Iterator[tuple[str, str, 
     for estimand in ESTIMANDS:
         for score in SCORES:
             for n in SINGLE_PATH:
-                plan = EstimationSettings(sampling="single-path", estimand=estimand, score=score)
+                plan = EstimationSettings("contributions", sampling="single-path", estimand=estimand, score=score)
                 yield "single-path", estimand, score, n, contributions_of(samples, plan, batch[:n]).estimator()
     for n in POOLED:
         plain = grouped(samples.space, image[:n], "accuracy", "projection")
@@ -108,7 +110,7 @@ def estimators(samples: Samples, only_pooled: bool) -> Iterator[tuple[str, str, 
     length = 1 + len(samples.space.decisions)
     passes = [samples.get("decision-paper", i) for i in range(length)]
     for score in SCORES:
-        plan = EstimationSettings(sampling="per-decision", estimand="paper", score=score)
+        plan = EstimationSettings("contributions", sampling="per-decision", estimand="paper", score=score)
         yield "per-decision", "paper", score, length, contributions_of(samples, plan, passes).estimator()
 
 

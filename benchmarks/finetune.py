@@ -1,116 +1,207 @@
-"""What inheriting, distilling and searching are worth, at equal epochs and equal measured latency.
+"""What searching, inheriting and distilling are worth after fine-tuning, at equal epochs and equal measured latency.
 
-    python benchmarks/finetune.py RUN [--seeds 3] [--epochs 3] [--others 3]
+    python benchmarks/finetune.py RUN [--part search weights] [--seeds 3] [--random 8] [--budgets 0.5 1 2]
 
-RUN is the folder of `deploynas run`: the found network is fine-tuned with distillation, without, and from scratch; and
-beside it random networks whose measured latency is within 3 % of its own, and uniform ones (the same configuration
-everywhere) that come closest, of all and of those with the largest kernels. Needs the time of (6 + others) * seeds
-fine-tunings.
+RUN is the folder of `deploynas run`. Part `search`: at the run's own budget and at multiples of it, the network that
+the run's estimator finds (several seeds), random networks of the same measured latency (one seed each) and the best
+uniform network that is no slower (several seeds), all fine-tuned in the same way. The difference comes with a 95 %
+interval: images, seeds and the draw of random networks vary. Part `weights`: the found network fine-tuned with
+distillation and without, from inherited weights and from scratch. Accuracies are of the test images if the data has
+some. Prints Markdown and writes `benchmarks/results/finetune.json`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import t as student
 
+from deploynas import search
+from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.device import Device
-from deploynas.errors import InputError
 from deploynas.files import now, write_json
 from deploynas.latency.hardware import hardware, versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
-from deploynas.pipeline.finetune import FineTuneOptions, finetune
+from deploynas.pipeline.finetune import FineTuneOptions, fine_tuning_task
+from deploynas.pipeline.gain import Rivals
 from deploynas.pipeline.run_folder import RunFolder
-from deploynas.report.document import ReportFile
-from deploynas.space import Architecture, Space
-from deploynas.training.recipe import PRESETS, Recipe
+from deploynas.pipeline.supernet import TrainedSupernet, open_supernet
+from deploynas.search.problem import Limit
+from deploynas.search.result_file import SearchFile
+from deploynas.space import Architecture
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.training.evaluation import right_images
+from deploynas.training.finetune import finetune
+from deploynas.training.recipe import Recipe
 
 RESULT = Path(__file__).parent / "results" / "finetune.json"
-SAME = 0.03  # two latencies are the same if they differ by less
+NO_SLOWER = 1.02  # two measurements of one network differ by about this much
 
 
-def random_like(table: LatencyTable, device: Device, wanted_ms: float, count: int) -> list[tuple[Architecture, float]]:
-    """Random networks that measure like the found one: drawn by the table, then measured whole."""
-    space, rng, drawn = table.space, np.random.default_rng(0), list[Architecture]()
-    while len(drawn) < 3 * count:
-        candidate = space.sample(rng)
-        if abs(table.predict(candidate) / wanted_ms - 1) < SAME:
-            drawn.append(candidate)
-    timed = [m.latency_ms for m in measure_networks(device, space, drawn)]
-    order = sorted(range(len(drawn)), key=lambda i: abs(timed[i] / wanted_ms - 1))
-    return [(drawn[i], timed[i]) for i in order[:count]]
+@dataclass(frozen=True)
+class Arm:
+    """Networks of one role, fine-tuned."""
+
+    name: str
+    networks: tuple[str, ...]
+    latencies_ms: tuple[float, ...]
+    accuracies: tuple[float, ...]  # of each network and seed
 
 
-def uniform_like(table: LatencyTable, device: Device, wanted_ms: float, kernels: int = 0) -> tuple[Architecture, float]:
-    """The same depth and configuration everywhere, with kernels of at least this size; as close as there is one."""
-    space: Space = table.space
-    options = [
-        space.architecture([[c] * depth for _ in space.stages])
-        for depth in set.intersection(*(set(stage.depths) for stage in space.stages))
-        for c in range(min(len(stage.configs) for stage in space.stages))
-        if all(stage.configs[c].kernel >= kernels for stage in space.stages)
-    ]
-    best = min(options, key=lambda a: abs(table.predict(a) / wanted_ms - 1))
-    return best, measure_networks(device, space, [best])[0].latency_ms
+@dataclass(frozen=True)
+class Difference:
+    """How far the found network is above an arm."""
+
+    against: str
+    points: float
+    interval: tuple[float, float]  # 95 %
+
+
+class Tuner:
+    """Fine-tunes networks of one run, and says which images each is then right about."""
+
+    def __init__(self, run: Path) -> None:
+        self.supernet: TrainedSupernet = open_supernet(run)
+        data = self.supernet.data
+        self.images = data.test if data.test is not None else data.validation
+        self.part = "test" if data.test is not None else "validation"
+
+    def right(
+        self, network: Architecture, seed: int, changes: tuple[str, ...] = (), scratch: bool = False
+    ) -> np.ndarray:
+        recipe = Recipe.for_space(self.supernet.space.name, None, [f"seed={seed}", *changes])
+        with tempfile.TemporaryDirectory() as folder:
+            task = fine_tuning_task(self.supernet, network, FineTuneOptions(recipe, from_scratch=scratch))
+            made = finetune(task, Path(folder))
+            return right_images(load_checkpoint(made.path).model, self.supernet.batches, self.images)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
+    parser.add_argument("--part", nargs="+", choices=["search", "weights"], default=["search", "weights"])
     parser.add_argument("--device", default="cpu-1t")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--others", type=int, default=3, help="random networks")
+    parser.add_argument("--random", type=int, default=8)
+    parser.add_argument("--budgets", type=float, nargs="+", default=[1.0, 0.5, 2.0], help="times the run's own")
     options = parser.parse_args()
-    report = ReportFile.load(options.run / "bundles" / options.device)
-    table = LatencyTable.load(RunFolder(options.run).device(options.device).table)
-    device, space = Device.load(options.device), table.space
-    found, found_ms = space.architecture(report.choices), report.shipped.latency_ms
-    supernet = RunFolder(options.run).w_star
-    if not supernet.exists():
-        raise InputError(f"{supernet}: no such file", hint="give the folder of `deploynas run`")
-    off = "finetune.distillation.weight=0"
-    arms: list[tuple[str, Architecture, float, list[str], bool]] = [
-        ("found, inherited, distilled", found, found_ms, [], False),
-        ("found, inherited, labels only", found, found_ms, [off], False),
-        ("found, from scratch, distilled", found, found_ms, [], True),
-        ("found, from scratch, labels only", found, found_ms, [off], True),
-        ("uniform, inherited, distilled", *uniform_like(table, device, found_ms), [], False),
-        (
-            "uniform, largest kernels, inherited, distilled",
-            *uniform_like(
-                table, device, found_ms, min(max(config.kernel for config in stage.configs) for stage in space.stages)
-            ),
-            [],
-            False,
-        ),
-    ]
-    for i, (architecture, latency_ms) in enumerate(random_like(table, device, found_ms, options.others)):
-        arms.append((f"random {i + 1}, inherited, distilled", architecture, latency_ms, [], False))
-    rows = []
-    print(f"| network | measured, ms | accuracy, %, mean of {options.seeds} seeds | std |\n|---|---:|---:|---:|")
-    for name, architecture, latency_ms, changes, scratch in arms:
-        accuracies = []
-        for seed in range(options.seeds):
-            preset = space.name if space.name in PRESETS else "fashion"
-            recipe = Recipe.load(preset, [f"finetune.epochs={options.epochs}", f"seed={seed}", *changes])
-            with tempfile.TemporaryDirectory() as folder:
-                how = FineTuneOptions(recipe, from_scratch=scratch)
-                made = finetune(supernet, architecture, None, folder, how)
-            accuracies.append(made.validation_accuracy)
-        std = float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0
-        rows.append(
-            {"name": name, "latency_ms": latency_ms, "accuracies": accuracies, "architecture": str(architecture)}
-        )
-        print(f"| {name} | {latency_ms:.4f} | {100 * np.mean(accuracies):.2f} | {100 * std:.2f} |", flush=True)
-    settings = {"seeds": options.seeds, "epochs": options.epochs, "device": device.describe()}
-    write_json(
-        RESULT,
-        {"created": now(), "hardware": hardware().model_dump(), "versions": versions(), **settings, "rows": rows},
+    folder, device, tuner = RunFolder(options.run), Device.load(options.device), Tuner(options.run)
+    files = folder.device(options.device)
+    table, answer = LatencyTable.load(files.table), SearchFile.load(files.search)
+    own_ms = next(use.budget for use in answer.networks[0].limits if use.unit == "ms")
+    estimator = load_estimator(answer.estimator.path)
+    document: dict[str, object] = {
+        "created": now(),
+        "hardware": hardware().model_dump(),
+        "versions": versions(),
+        "load_at_start": os.getloadavg()[0],
+        "seeds": options.seeds,
+        "images": {"part": tuner.part, "number": len(tuner.images)},
+        "device": device.describe(),
+    }
+    if "search" in options.part:
+        document["search"] = [
+            at_budget(tuner, device, table, estimator, times * own_ms, (options.seeds, options.random))
+            for times in options.budgets
+        ]
+        write_json(RESULT, document)
+    if "weights" in options.part:
+        document["weights"] = weights(tuner, answer.architectures()[0], options.seeds)
+        write_json(RESULT, document)
+
+
+def at_budget(
+    tuner: Tuner,
+    device: Device,
+    table: LatencyTable,
+    estimator: StoredEstimator,
+    budget_ms: float,
+    counts: tuple[int, int],
+) -> dict[str, object]:
+    seeds, randoms = counts
+    found = search(table.space, estimator, [Limit(table, budget_ms)]).architecture
+    rivals = Rivals.of(found, estimator, table)
+    timed = measure_networks(device, table.space, [found, *rivals.uniform, *rivals.random])
+    latency = dict(zip([found, *rivals.uniform, *rivals.random], (m.latency_ms for m in timed), strict=True))
+    uniform = [n for n in rivals.uniform if latency[n] <= NO_SLOWER * latency[found]][:1]
+    random = sorted(rivals.random, key=lambda n: abs(latency[n] / latency[found] - 1))[:randoms]
+    own = {
+        "found": (found, range(seeds)),
+        **({"best uniform": (uniform[0], range(seeds))} if uniform else {}),
+    }
+    print(f"\nbudget {budget_ms:.4f} ms, {tuner.part} images, expected one-shot {_expected(estimator, found)}\n")
+    print(
+        "| network | measured, ms | accuracy, % | found is above by, points (95 %) |\n|---|---:|---:|---:|", flush=True
     )
+    right = {name: np.stack([tuner.right(n, seed) for seed in several]) for name, (n, several) in own.items()}
+    right[f"{randoms} random"] = np.stack([tuner.right(n, 0) for n in random])
+    networks = {name: (n,) for name, (n, _) in own.items()} | {f"{randoms} random": tuple(random)}
+    arms, differences = [], []
+    for name, answers in right.items():
+        arm = Arm(
+            name,
+            tuple(str(n) for n in networks[name]),
+            tuple(latency[n] for n in networks[name]),
+            tuple(answers.mean(axis=1).tolist()),
+        )
+        arms.append(arm)
+        text = ""
+        if name != "found":
+            differences.append(difference(name, right["found"], answers))
+            low, high = differences[-1].interval
+            text = f"{differences[-1].points:+.2f} ({low:+.2f} to {high:+.2f})"
+        spread = f" ± {100 * np.std(arm.accuracies, ddof=1):.2f}" if len(arm.accuracies) > 1 else ""
+        print(
+            f"| {name} | {np.mean(arm.latencies_ms):.4f} | {100 * np.mean(arm.accuracies):.2f}{spread} | {text} |",
+            flush=True,
+        )
+    return {
+        "budget_ms": budget_ms,
+        "expected_one_shot": asdict(estimator.expect(found)),
+        "arms": [asdict(arm) for arm in arms],
+        "differences": [asdict(one) for one in differences],
+    }
+
+
+def _expected(estimator: StoredEstimator, network: Architecture) -> str:
+    found = estimator.expect(network)
+    return f"{100 * found.accuracy:.2f} %" + (f" ± {100 * found.se:.2f}" if found.se is not None else "")
+
+
+def difference(name: str, found: np.ndarray, others: np.ndarray) -> Difference:
+    """Both (networks or seeds, images): variance of the images, of the found network's seeds, and of the others."""
+    each = found.mean(axis=0) - others.mean(axis=0)
+    parts = [(float(each.var(ddof=1)) / len(each), len(each) - 1)]
+    for side in (found, others):
+        if len(side) > 1:
+            parts.append((float(side.mean(axis=1).var(ddof=1)) / len(side), len(side) - 1))
+    variance = sum(v for v, _ in parts)
+    freedom = variance**2 / sum(v**2 / degrees for v, degrees in parts)  # Satterthwaite
+    half = 100 * float(student.ppf(0.975, freedom)) * variance**0.5
+    points = 100 * float(each.mean())
+    return Difference(name, points, (points - half, points + half))
+
+
+def weights(tuner: Tuner, found: Architecture, seeds: int) -> list[dict[str, object]]:
+    off, rows = "finetune.distillation.weight=0", list[dict[str, object]]()
+    print(f"\n| found network | accuracy, %, mean of {seeds} seeds | std |\n|---|---:|---:|", flush=True)
+    for name, changes, scratch in (
+        ("inherited, distilled", (), False),
+        ("inherited, labels only", (off,), False),
+        ("from scratch, distilled", (), True),
+        ("from scratch, labels only", (off,), True),
+    ):
+        accuracies = [float(tuner.right(found, seed, changes, scratch).mean()) for seed in range(seeds)]
+        std = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
+        print(f"| {name} | {100 * np.mean(accuracies):.2f} | {100 * std:.2f} |", flush=True)
+        rows.append({"name": name, "accuracies": accuracies})
+    return rows
 
 
 if __name__ == "__main__":

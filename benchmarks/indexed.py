@@ -1,11 +1,14 @@
-"""Estimators learned from measured networks: sums, pairs, perceptron, and indices behind an increasing link.
+"""Estimators compared: sums, pairs, perceptron, and indices behind an increasing link.
 
-    OMP_NUM_THREADS=1 python benchmarks/indexed.py [--splits 5] [--networks 100 300 900]
+    OMP_NUM_THREADS=1 python benchmarks/indexed.py [--splits 5] [--networks 100 300 900] [--supernet RUN ...]
 
-Accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its NOTICE). Every split draws
-the networks to learn from at random and judges on all the others. The number of units and the priors of the link were
-set while looking at other splits of the same networks. The frontier is that of the space's MACs. Prints Markdown
-tables and writes `benchmarks/results/indexed.json`.
+From measured networks: accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its
+NOTICE). Every split draws the networks to learn from at random and judges on all the others. The number of units and the priors of the link were
+set while looking at other splits of the same networks. The frontier is that of the space's MACs.
+
+From one-shot samples of every trained supernet that is named: passes in which every image takes a path of its own (for
+the learned forms, as many whole networks), judged on networks that had no part in it. Prints Markdown tables and writes
+`benchmarks/results/indexed.json`; `--networks` without numbers leaves the first part as it is stored.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed
-from deploynas.accuracy.learned import fit_bilinear, fit_quadratic
+from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
 from deploynas.accuracy.validation import kendall, mean_error, spearman
 from deploynas.files import now, write_json
@@ -33,7 +37,11 @@ from deploynas.search.problem import Problem, resource_cost
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Estimator
 
+if TYPE_CHECKING:
+    from deploynas.accuracy.samples import Pass, Samples
+
 HERE = Path(__file__).parent
+PASSES, UNSEEN = (4, 16, 64), 200
 DATA, RESULTS = HERE / "data" / "ofa-mbv3-imagenet.csv", HERE / "results" / "indexed.json"
 
 Fit = Callable[[Space, list[Architecture], np.ndarray], Estimator]
@@ -69,20 +77,124 @@ class Judged:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--networks", type=int, nargs="+", default=[100, 300, 900])
+    parser.add_argument("--networks", type=int, nargs="*", default=[100, 300, 900])
+    parser.add_argument("--supernet", type=Path, action="append", default=[], metavar="RUN")
     arguments = parser.parse_args()
+    document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if arguments.networks:
+        document |= from_networks(arguments.networks, arguments.splits)
+    for run in arguments.supernet:
+        found = from_samples(run)
+        document["one_shot"] = {**document.get("one_shot", {}), found["data"]: found}
+    write_json(RESULTS, document)
+
+
+def from_networks(counts: list[int], splits: int) -> dict[str, object]:
     space = Space.load("ofa-mbv3")
     architectures, accuracies = read(space)
     load = os.getloadavg()[0]
     rows = []
-    for count in arguments.networks:
-        for split in range(arguments.splits):
+    for count in counts:
+        for split in range(splits):
             order = np.random.default_rng(1000 + split).permutation(len(accuracies))
             for form in FORMS:
                 rows.append(judge(space, architectures, accuracies, form, split, np.split(order, [count])))
         for line in table([row for row in rows if row.networks == count]):
             print(line, flush=True)
-    write_json(RESULTS, {"created": now(), "load_at_start": load, "rows": [asdict(row) for row in rows]})
+    return {"created": now(), "load_at_start": load, "rows": [asdict(row) for row in rows]}
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """One fit to passes of a supernet, judged on whole networks; errors in points of accuracy."""
+
+    form: str
+    passes: int
+    kendall_tau: float
+    spearman: float
+    error_points: float
+    error_points_top_quarter: float
+    picked: str | None
+    fit_seconds: float  # of CPU
+    frontier_seconds: float | None
+    frontier_networks: int | None
+
+
+def from_samples(run: Path) -> dict:
+    from deploynas.accuracy.samples import Samples, means
+    from deploynas.accuracy.validation import noise_ceiling
+    from deploynas.pipeline.supernet import open_supernet
+
+    opened = open_supernet(run)
+    samples = Samples(opened.space, opened.one_shot, opened.samples_folder())
+    unseen = [samples.get("unseen", i) for i in range(UNSEEN)]
+    measured = means(unseen, "accuracy")
+    ceiling = noise_ceiling(unseen, np.random.default_rng(0))
+    rows = [judge_samples(samples, unseen, form, passes) for passes in PASSES for form in sampled_forms(passes)]
+    print(f"\n{opened.data.name}: {len(unseen)} unseen networks, standard deviation {100 * measured.std():.2f} points;")
+    print(f"two halves of the {samples.measure.images} images agree to tau {ceiling.kendall_tau:.3f}\n")
+    print("| form | passes | tau | Spearman | error, points | top quarter | fit, CPU s | frontier, CPU s |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
+    for row in rows:
+        frontier = "none" if row.frontier_seconds is None else f"{row.frontier_seconds:.3f}"
+        print(
+            f"| {row.form}{f': {row.picked}' if row.picked else ''} | {row.passes} | {row.kendall_tau:.3f} "
+            f"| {row.spearman:.3f} | {row.error_points:.2f} | {row.error_points_top_quarter:.2f} "
+            f"| {row.fit_seconds:.1f} | {frontier} |",
+            flush=True,
+        )
+    return {
+        "created": now(),
+        "data": opened.data.name,
+        "supernet": opened.identity,
+        "images": samples.measure.images,
+        "measured_std_points": 100 * float(measured.std(ddof=1)),
+        "halves": ceiling.model_dump(),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def sampled_forms(passes: int) -> list[str]:
+    learned = ["bilinear (eq. 8)", "quadratic (eq. 9)", "MLP"] if passes >= MIN_NETWORKS else []
+    return ["additive (eq. 3), shrunk", *learned, "one index", "two indices", "indexed, form picked"]
+
+
+def judge_samples(samples: Samples, unseen: list[Pass], form: str, passes: int) -> Sampled:
+    from deploynas.accuracy.estimation import EstimationSettings, contributions_of
+    from deploynas.accuracy.indexed_fit import fit_indexed_samples
+    from deploynas.accuracy.samples import means
+    from deploynas.accuracy.shrinkage import shrunk
+
+    space, indexed = samples.space, {"one index": 1, "two indices": 2, "indexed, form picked": None}
+    of_images = form in indexed or form.startswith("additive")
+    taken = [samples.get("image" if of_images else "network", i) for i in range(passes)]
+    start = time.process_time()
+    if form in indexed:
+        estimator: Estimator = fit_indexed_samples(space, taken, indices=indexed[form])  # type: ignore[arg-type]
+    elif of_images:
+        found = contributions_of(samples, EstimationSettings("contributions"), taken)
+        estimator = shrunk(found, "projection").estimator()
+    else:
+        seen = space.architectures(np.stack([p.paths[0] for p in taken]))
+        estimator = FORMS[form](space, seen, means(taken, "accuracy"))
+    fit_seconds = time.process_time() - start
+    measured = means(unseen, "accuracy")
+    networks = space.architectures(np.stack([p.paths[0] for p in unseen]))
+    predicted = np.array([estimator.predict(network) for network in networks])
+    top = measured >= np.quantile(measured, 0.75)
+    frontier_seconds, count = time_frontier(space, estimator)
+    return Sampled(
+        form,
+        passes,
+        kendall(predicted, measured) or 0.0,
+        spearman(predicted, measured) or 0.0,
+        100 * mean_error(predicted, measured),
+        100 * mean_error(predicted[top], measured[top]),
+        estimator.provenance["form"] if form == "indexed, form picked" else None,  # type: ignore[attr-defined]
+        fit_seconds,
+        frontier_seconds,
+        count,
+    )
 
 
 def read(space: Space) -> tuple[list[Architecture], np.ndarray]:
