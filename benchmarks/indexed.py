@@ -3,8 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/indexed.py [--splits 5] [--networks 100 300 900] [--supernet RUN ...]
 
 From measured networks: accuracies are those of Once-for-all's sub-networks on ImageNet (`benchmarks/data`, see its
-NOTICE). Every split draws the networks to learn from at random and judges on all the others. The number of units and the priors of the link were
-set while looking at other splits of the same networks. The frontier is that of the space's MACs.
+NOTICE). Every split draws the networks to learn from at random and judges on all the others. The number of units and
+the priors of the link were set while looking at other splits of the same networks. The frontier is that of the space's
+MACs.
 
 From one-shot samples of every trained supernet that is named: passes in which every image takes a path of its own (for
 the learned forms, as many whole networks), judged on networks that had no part in it. Prints Markdown tables and writes
