@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from deploynas.cli.options import (
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
+    from deploynas.latency.table import LatencyTable
     from deploynas.pipeline.search_request import SearchRequest
     from deploynas.search.result_file import RefinementRound, SearchFile
 
@@ -53,6 +55,13 @@ if TYPE_CHECKING:
     help=f"Measure the K best in this supernet and order them by that. {supernet_help}",
 )
 @click.option(
+    "--measure",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="The same, and time the K best on a device: accuracy and latency beside the predictions.",
+)
+@click.option("--device", "device_name", metavar="NAME|FILE", help="For `--measure`.  [default: that of the table]")
+@click.option(
     "--refine",
     type=click.IntRange(min=1),
     metavar="N",
@@ -79,6 +88,8 @@ def command(
     seed: int,
     top: int | None,
     rerank: Path | None,
+    measure: Path | None,
+    device_name: str | None,
     refine: int | None,
     supernet: Path | None,
     data: str | None,
@@ -100,8 +111,7 @@ def command(
     from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
 
     _refuse_contradictions(top, each, frontier, thin, dry_run)
-    if rerank is not None and top is None:
-        raise InputError("`--rerank` orders the networks of `--top K`", hint="like `--top 20 --rerank runs/fashion`")
+    _refuse_idle_options(top, rerank, measure, device_name)
     goal, tables = goal_of(options), [BudgetedTable.parse(text) for text in latency]
     choice = SolverChoice(solver, seed, top or 1)
     request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name, goal)
@@ -111,6 +121,8 @@ def command(
     rounds = tuple["RefinementRound", ...]()
     if refine:
         request, rounds = _refined(request, refine, supernet, data, out)
+    elif supernet:
+        raise InputError("`--supernet` is for `--refine`", hint="`--measure` and `--rerank` name theirs themselves")
     with progress_bar(f"search ({solver})") as on_progress:
         if frontier:
             answer = whole_frontier(request, thin)
@@ -121,8 +133,10 @@ def command(
     answer.document.refinement = list(rounds)
     for remark in answer.remarks:
         say(remark)
-    if rerank:
-        _rerank(answer.document, rerank, data)
+    if measure:
+        _time(answer.document, [table.table for table in tables], device_name)
+    if rerank or measure:
+        _rerank(answer.document, rerank or measure or Path(), data)
     _show(answer.document, as_json)
     if out:
         answer.document.save(out)
@@ -137,6 +151,29 @@ def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: in
         raise InputError(f"{' and '.join(f'`{name}`' for name in given)} ask for different answers", hint="give one")
     if thin is not None and not frontier:
         raise InputError("`--thin` is for `--frontier`")
+
+
+def _refuse_idle_options(top: int | None, rerank: Path | None, measure: Path | None, device: str | None) -> None:
+    if rerank is not None and measure is not None:
+        raise InputError("`--measure` does what `--rerank` does, and more", hint="give one of them")
+    for name, value in {"--rerank": rerank, "--measure": measure}.items():
+        if value is not None and top is None:
+            raise InputError(f"`{name}` is for the networks of `--top K`", hint=f"like `--top 5 {name} runs/fashion`")
+    if device is not None and measure is None:
+        raise InputError("`--device` is for `--measure`")
+
+
+def _time(document: SearchFile, tables: Sequence[LatencyTable], device_name: str | None) -> None:
+    """Latencies first: they need no supernet, and the machine is quiet."""
+    from deploynas.device import Device
+    from deploynas.pipeline.rerank import device_of, differences, time_networks
+
+    device = Device.load(device_name) if device_name else device_of(tables)
+    doubt = differences(device, tables)
+    if doubt:
+        say(f"warning: {doubt}")
+    with progress_bar(f"timing on {device.name}") as on_progress:
+        time_networks(document, device, on_progress)
 
 
 def _refined(

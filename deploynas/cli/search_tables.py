@@ -42,14 +42,15 @@ def _show_network(network: NetworkRecord) -> None:
 
 
 def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
-    measured = networks[0].measured_accuracy is not None
-    columns = ["#", *(["measured"] if measured else []), _accuracy_title(networks[0])]
-    columns += [*(use.name for use in networks[0].limits), "blocks"]
+    measured, timed = networks[0].measured_accuracy is not None, networks[0].measured_latency_ms is not None
+    columns = ["#", *(["accuracy, measured"] if measured else []), _accuracy_title(networks[0])]
+    columns += [*(["latency, measured"] if timed else []), *(use.name for use in networks[0].limits), "blocks"]
     rows = [
         [
             i + 1,
             *([_measured(network)] if measured else []),
             _accuracy(network),
+            *([_timed(network)] if timed else []),
             *(cost_text(use.predicted) for use in network.limits),
             _depths(network.choices),
         ]
@@ -202,7 +203,13 @@ def _loss(record: SharingRecord) -> str:
 def _measured(network: NetworkRecord) -> str:
     if network.measured_accuracy is None or network.measured_accuracy_se is None:
         return ""
-    return f"{_percent(network.measured_accuracy)} ± {100 * network.measured_accuracy_se:.2f}"
+    return f"{100 * network.measured_accuracy:.1f} % ± {100 * network.measured_accuracy_se:.2f}"
+
+
+def _timed(network: NetworkRecord) -> str:
+    if network.measured_latency_ms is None or network.measured_latency_error is None:
+        return ""
+    return f"{network.measured_latency_ms:.4g} ms ± {100 * network.measured_latency_error:.1f} %"
 
 
 def _error(use: LimitRecord) -> str:

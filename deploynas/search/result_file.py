@@ -58,8 +58,10 @@ class NetworkRecord(BaseModel):
     accuracy: float | None  # to expect one-shot, 0..1; None: the score only ranks
     accuracy_se: float | None
     accuracy_interval: tuple[float, float] | None = None  # that 90 % of such networks are within
-    measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank`
+    measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank` or `--measure`
     measured_accuracy_se: float | None = None
+    measured_latency_ms: float | None = None  # of the whole network on a device, by `--measure`
+    measured_latency_error: float | None = None  # relative: half-width of its 95 % interval
     params: int
     macs: int
     size_bytes: int

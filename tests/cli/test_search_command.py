@@ -246,6 +246,7 @@ def test_an_infeasible_budget_exits_with_3_and_one_paragraph(search):
         (["--latency", "a.json:3", "--each"], "needs several devices"),
         (["--latency", "a.json:3", "--thin", "3"], "is for `--frontier`"),
         (["--latency", "a.json:3", "--top", "3", "--frontier"], "different answers"),
+        (["--latency", "a.json:3", "--measure", "run"], "is for the networks of `--top K`"),
         (["--latency", "a.json", "--frontier", "--max-macs", "1e7"], "would be a second"),
         ([], "nothing limits the network"),
     ],

@@ -135,6 +135,10 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     run = RunFolder.of_space("mini")
     report = ReportFile.load(run.bundle("quick"))
     assert report.budget_ms == 1000 and report.params <= allowed
+    found, refined = SearchFile.load(run.device("quick").search), run.device("quick").estimator
+    assert found.estimator.sha256 == sha256_of(refined) != sha256_of(run.estimator)
+    assert found.refinement and "refined with" in first.err and found.budget_ms == 1000
+    assert "the best network needs" in found.budget_reason  # of 1000 ms
     stamp = (run.bundle("quick") / "manifest.json").read_bytes()
     second = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
     assert second.code == 0 and second.err.count("made from the same inputs") == 5
@@ -158,6 +162,13 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     other = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3")
     assert other.code == 0 and "estimate: again, since what it reads has changed: settings" in other.err
     assert "search for quick: again, since what it reads has changed: estimator" in other.err
+
+    # an accuracy instead of a budget: what is promised is a result of the search
+    knee = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3", "--within", "1", "--refine", "0")
+    assert knee.code == 0 and "search: the fastest within 1 point of the best" in knee.err
+    found = SearchFile.load(run.device("quick").search)
+    assert found.estimator.sha256 == sha256_of(run.estimator) and not found.refinement
+    assert ReportFile.load(run.bundle("quick")).budget_ms == found.budget_ms < 1000
 
     # trained weights are not thrown away for a changed recipe
     weights = sha256_of(run.w_star)
@@ -200,6 +211,21 @@ def test_any_network_of_a_frontier_can_be_picked(deploynas, tmp_path: Path) -> N
     assert answer["architecture"] == points[2].architecture and answer["network"].startswith("front-3")
     beyond = deploynas("finetune", "front.json", "--pick", str(len(points) + 1), "--supernet", ".", *FAST)
     assert beyond.code == 2 and f"has {len(points)} networks" in beyond.err
+
+
+def test_the_best_few_are_measured_in_the_supernet_and_timed_on_a_device(deploynas, tmp_path: Path) -> None:
+    asked = ["search", "--estimator", "estimator.json", "--latency", "table.json:1.2", "--top", "3"]
+    done = deploynas(*asked, "--measure", ".", "--device", "quick.yaml", "-o", "measured.json")
+    assert done.code == 0, done.err
+    assert "accuracy, measured" in done.out and "latency, measured" in done.out
+    networks = SearchFile.load(tmp_path / "measured.json").networks
+    accuracies = [network.measured_accuracy for network in networks]
+    assert len(networks) == 3 and accuracies == sorted(accuracies, reverse=True)
+    assert all(network.measured_latency_ms > 0 for network in networks)
+    unknown = deploynas(*asked, "--measure", ".")  # a table that was not profiled
+    assert unknown.code == 2 and "nothing says on which device" in unknown.err
+    for wrong in (["--measure", ".", "--rerank", "."], ["--device", "quick.yaml"]):
+        assert deploynas(*asked, *wrong).code == 2
 
 
 def test_w_h_is_not_taken_for_the_supernet(deploynas) -> None:
