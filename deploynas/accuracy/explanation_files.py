@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.changes import single_changes
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.network_comparison import compare_networks
@@ -17,7 +18,7 @@ class ExpectedNetwork(BaseModel):
     """What to expect of a network. Accuracy is a fraction, one-shot."""
 
     architecture: str
-    accuracy: float
+    accuracy: float | None  # None: a sum of contributions that no measured network has been held against
     accuracy_se: float | None
     latency_ms: float | None
 
@@ -65,8 +66,12 @@ class NetworkComparisonFile(BaseModel):
 
 
 def expected_network(estimator: StoredEstimator, network: Architecture, table: Priced | None) -> ExpectedNetwork:
-    expected = estimator.expect(network)
     latency = table.cost().total(network) if table else None
+    if isinstance(estimator, BilinearEstimator) and (
+        estimator.validation is None or estimator.validation.curve is None
+    ):
+        return ExpectedNetwork(architecture=str(network), accuracy=None, accuracy_se=None, latency_ms=latency)
+    expected = estimator.expect(network)
     return ExpectedNetwork(
         architecture=str(network), accuracy=expected.accuracy, accuracy_se=expected.se, latency_ms=latency
     )

@@ -62,7 +62,7 @@ def compare_networks(
     cost = table.cost() if table else None
     start, end = estimator.space.rows([before, after])
     rows, weights = _orders(steps, start, end)
-    worth = differences(estimator, rows, weights) if steps else []
+    worth = differences(estimator, rows, weights)
     networks = estimator.space.architectures(rows)
     slower = weights @ np.array([cost.total(network) for network in networks]) if cost else None
     parts = [
@@ -113,7 +113,7 @@ def _orders(steps: Sequence[_Step], start: np.ndarray, end: np.ndarray) -> tuple
             rows[i, position + 1] = row
             weights[which, i, position] -= 1 / len(orders)
             weights[which, i, position + 1] += 1 / len(orders)
-    return rows.reshape(-1, len(start)), weights.reshape(n, -1)
+    return rows.reshape(-1, len(start)), weights.reshape(n, len(orders) * (n + 1))
 
 
 def _changed(before: BlockConfig, after: BlockConfig) -> str:

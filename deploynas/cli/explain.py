@@ -160,8 +160,10 @@ def _show_comparison(document: NetworkComparisonFile) -> None:
 
 
 def _expected(network: ExpectedNetwork) -> str:
-    error = "" if network.accuracy_se is None else f" ± {100 * network.accuracy_se:.2f}"
     latency = "" if network.latency_ms is None else f", {network.latency_ms:.3g} ms"
+    if network.accuracy is None:
+        return f"{network.architecture}: expected accuracy not known, the estimator was not validated{latency}"
+    error = "" if network.accuracy_se is None else f" ± {100 * network.accuracy_se:.2f}"
     return f"{network.architecture}: expected accuracy {100 * network.accuracy:.2f}{error} %{latency}"
 
 

@@ -45,10 +45,11 @@ def _at(at: AtNetwork) -> str:
         rows += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     names = ["change", "where", "accuracy, points", *(["latency, ms"] if timed else [])]
     head = "".join(f"<th>{name}</th>" for name in names)
+    accuracy = "not known" if at.network.accuracy is None else f"{100 * at.network.accuracy:.2f} %"
     latency = f", {at.network.latency_ms:.3g} ms" if at.network.latency_ms is not None else ""
     return (
         f"<h2>Changes of one network</h2><p><code>{escape(at.network.architecture)}</code></p>"
-        f"<p>Expected accuracy {100 * at.network.accuracy:.2f} %{latency}. Every change by itself:</p>"
+        f"<p>Expected accuracy {accuracy}{latency}. Every change by itself:</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
 

@@ -11,6 +11,7 @@ import torch
 from click.testing import CliRunner, Result
 from tiny_spaces import SMALL
 
+from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.cli import group
 from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.table import LatencyTable
@@ -107,14 +108,51 @@ def test_explain_shows_every_choice_with_its_cost(estimated, tmp_path):
     assert "± " in call("explain", estimated).stdout
 
 
-def test_explain_refuses_what_has_no_contributions(run, tmp_path):
-    call("estimate", "--supernet", run, "--method", "quadratic", "--passes", 20, "--validate", 0, "--out",
+def test_explain_asks_estimators_without_contributions_about_networks_alone(run, tmp_path):
+    call("estimate", "--supernet", run, "--method", "quadratic", "--passes", 12, "--validate", 0, "--out",
          tmp_path / "q.json")  # fmt: skip
     with pytest.raises(InputError, match="no contributions"):
         call("explain", tmp_path / "q.json")
+    document = json.loads(call("explain", tmp_path / "q.json", "--at", "smallest", "--json").stdout)
+    assert document["insights"] == [] and document["at"]["changes"]
 
 
-def test_an_indexed_estimator_is_written_searched_and_not_explained(run, estimated, tmp_path):
+def test_explain_says_what_changes_bring_to_a_network(estimated, tmp_path):
+    space = Space.load(estimated.parent / "small.yaml")
+    block_ms = [np.full((s.max_depth, len(s.configs)), 0.25) for s in space.stages]
+    LatencyTable.from_arrays(space, 0.1, block_ms).save(tmp_path / "t.json")
+    call("search", "--estimator", estimated, "--max-params", 1e6, "--top", 3, "--out", tmp_path / "found.json")
+    second = json.loads((tmp_path / "found.json").read_text())["networks"][1]
+    options = ("explain", estimated, "--latency", tmp_path / "t.json")
+    for name in (f"{tmp_path / 'found.json'}:2", second["architecture"]):
+        page = tmp_path / "e.html"
+        document = json.loads(call(*options, "--at", name, "--json", "--html", page).stdout)
+        network = document["at"]["network"]
+        assert network["architecture"] == second["architecture"]
+        depth = next(c for c in document["at"]["changes"] if c["what"].startswith("depth"))
+        before, after = depth["what"].removeprefix("depth ").split(" → ")
+        assert depth["latency_ms"] == pytest.approx(0.25 * (int(after) - int(before)))
+        assert depth["accuracy_se"] > 0 and "Changes of one network" in page.read_text()
+    shown = call(*options, "--at", "smallest").stdout
+    assert "expected accuracy" in shown and "latency, ms" in shown
+    with pytest.raises(InputError, match="no number 9"):
+        call(*options, "--at", f"{tmp_path / 'found.json'}:9")
+
+
+def test_explain_says_why_one_network_and_not_another(estimated, tmp_path):
+    space = Space.load(estimated.parent / "small.yaml")
+    estimator = load_estimator(estimated)
+    document = json.loads(call("explain", estimated, "heaviest", "smallest", "--json").stdout)
+    heaviest, smallest = (estimator.expect(n).accuracy for n in (space.heaviest(), space.smallest()))
+    assert document["accuracy"] == pytest.approx(heaviest - smallest)
+    assert sum(part["accuracy"] for part in document["parts"]) == pytest.approx(heaviest - smallest)
+    assert document["network"]["accuracy"] == pytest.approx(heaviest) and document["latency_ms"] is None
+    assert "together" in call("explain", estimated, "heaviest", "smallest").stdout
+    with pytest.raises(InputError, match="two networks"):
+        call("explain", estimated, "heaviest")
+
+
+def test_an_indexed_estimator_is_written_searched_and_explained(run, estimated, tmp_path):
     out = tmp_path / "i.json"
     result = call("estimate", "--supernet", run, "--method", "indexed", "--passes", 3, "--validate", 12, "--out", out)
     assert "deploynas search" in result.stderr
@@ -123,8 +161,9 @@ def test_an_indexed_estimator_is_written_searched_and_not_explained(run, estimat
     call("search", "--estimator", out, "--max-params", 1e6, "--top", 2, "--out", tmp_path / "found.json")
     networks = json.loads((tmp_path / "found.json").read_text())["networks"]
     assert len(networks) == 2 and all(network["optimal"] for network in networks)
-    with pytest.raises(InputError, match="depends on the rest of the network"):
-        call("explain", out)
+    document = json.loads(call("explain", out, "--json").stdout)
+    assert len(document["insights"]) == len(file["comparisons"]) > 0
+    assert "together" in call("explain", out, f"{tmp_path / 'found.json'}:1", f"{tmp_path / 'found.json'}:2").stdout
 
 
 def test_search_reranks_by_measured_accuracy(run, estimated, tmp_path):
