@@ -150,7 +150,7 @@ def single_path(samples: Samples, passes: int) -> Tests:
 
 
 def whole_networks(samples: Samples, passes: int) -> Tests:
-    settings = EstimationSettings(method="bilinear", passes=150, unseen=0)
+    settings = EstimationSettings(method="bilinear", passes=200, unseen=0)
     found = estimate(samples, settings).estimator
     return {"comparisons": found, "contributions": _bare(found)}
 
@@ -159,7 +159,7 @@ WAYS: dict[str, tuple[Way, tuple[World, ...]]] = {
     "contributions": (contributions, WORLDS),
     "contributions of log-likelihood": (log_likelihood, WORLDS[1:2]),
     "contributions, single-path": (single_path, WORLDS[1:2]),
-    "bilinear, from 150 networks": (whole_networks, WORLDS[1:2]),
+    "bilinear, from 200 networks": (whole_networks, WORLDS[1:2]),
 }
 
 
