@@ -228,6 +228,6 @@ def _passes_of(settings: EstimationSettings, decisions: Decisions) -> tuple[str,
 def _take(samples: Samples, kind: str, numbers: range, on_progress: OnProgress, most: int | None = None) -> list[Pass]:
     taken = []
     for number in numbers:
-        taken.append(samples.get(kind, number))
+        taken.append(samples.get(kind, number, numbers.stop))
         on_progress((number + 1) / (most or len(numbers)), f"{kind} pass {number + 1}")
     return taken

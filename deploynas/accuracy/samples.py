@@ -8,6 +8,7 @@ estimator reads the same passes; none needs to know a network.
 from __future__ import annotations
 
 import io
+import itertools
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -60,34 +61,67 @@ class Measure(Protocol):
         """`paths` has one row of decisions per image, or a single row for all."""
 
 
+class Team(Protocol):
+    """Processes that measure several passes at the same time."""
+
+    @property
+    def size(self) -> int: ...
+
+    def __call__(self, passes: Sequence[np.ndarray]) -> list[Scores]:
+        """Of the paths of at most `size` passes."""
+
+
 class Samples:
     """The passes of one supernet on one validation set, measured when they are first asked for.
 
-    `folder` keeps them between runs; None keeps them in memory.
+    `folder` keeps them between runs; None keeps them in memory. With a `team`, passes that will be asked for next are
+    measured along with the one that is asked for.
     """
 
-    def __init__(self, space: Space, measure: Measure, folder: Path | None = None, seed: int = 0) -> None:
-        self.space, self.measure, self.folder, self.seed = space, measure, folder, seed
+    def __init__(
+        self, space: Space, measure: Measure, folder: Path | None = None, seed: int = 0, team: Team | None = None
+    ) -> None:
+        self.space, self.measure, self.folder, self.seed, self.team = space, measure, folder, seed, team
         self.batch = 100  # images that share a path in a pass of kind `batch`
         self._known: dict[tuple[str, int], Pass] = {}
 
-    def get(self, kind: str, number: int) -> Pass:
-        """Pass `number` of a kind: remembered, read, or measured now."""
-        if (kind, number) not in self._known:
-            self._known[kind, number] = self._read(kind, number) or self._measure(kind, number, self.draw(kind, number))
+    def get(self, kind: str, number: int, until: int | None = None) -> Pass:
+        """Pass `number` of a kind: remembered, read, or measured now. Those before `until` will be asked for next."""
+        if not self._has(kind, number):
+            self._measure_next(kind, range(number, until or number + 1))
         return self._known[kind, number]
+
+    def _has(self, kind: str, number: int) -> bool:
+        """Whether a pass was measured before; what was kept is read."""
+        if (kind, number) not in self._known:
+            kept = self._read(kind, number)
+            if kept is None:
+                return False
+            self._known[kind, number] = kept
+        return True
+
+    def _measure_next(self, kind: str, numbers: range) -> None:
+        """Measure the first of the numbers, and with a team the next ones that are missing."""
+        if self.team is None:
+            paths = self.draw(kind, numbers.start)
+            self._known[kind, numbers.start] = self._keep(kind, numbers.start, paths, self.measure(paths))
+            return
+        missing = list(itertools.islice((n for n in numbers if not self._has(kind, n)), self.team.size))
+        drawn = [self.draw(kind, number) for number in missing]
+        for number, paths, scores in zip(missing, drawn, self.team(drawn), strict=True):
+            self._known[kind, number] = self._keep(kind, number, paths, scores)
 
     def network(self, path: np.ndarray) -> Pass:
         """A pass of one given network, kept under its own name."""
         kind, number = "given", zlib.crc32(path.tobytes())
         known = self._known.get((kind, number)) or self._read(kind, number)
         if known is None or not np.array_equal(known.paths[0], path):
-            known = self._measure(kind, number, path[None])
+            known = self._keep(kind, number, path[None], self.measure(path[None]))
         self._known[kind, number] = known
         return known
 
-    def _measure(self, kind: str, number: int, paths: np.ndarray) -> Pass:
-        result = Pass(paths, self.measure(paths))
+    def _keep(self, kind: str, number: int, paths: np.ndarray, scores: Scores) -> Pass:
+        result = Pass(paths, scores)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             content = io.BytesIO()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,15 +31,18 @@ def command(
 ) -> None:
     """Measure or learn what every decision is worth, and validate it on unseen sub-networks.
 
-    Passes are kept: the same command continues, and more passes refine what is there.
+    Passes are kept: the same command continues, and more passes refine what is there. On several processes:
+    `torchrun --nproc-per-node 2 -m deploynas estimate …`
     """
-    from deploynas.pipeline.estimate import KeptPasses, estimate_supernet
-    from deploynas.pipeline.supernet import open_supernet
+    from deploynas.pipeline.estimate import KeptPasses, estimate_together
 
-    settings = estimation_of(options)
-    supernet = open_supernet(source, data)
+    settings, kept = estimation_of(options), KeptPasses(folder, seed)
+    if os.environ.get("RANK", "0") != "0":
+        estimate_together(source, data, settings, out, kept)
+        return
     with progress_bar("estimate") as on_progress:
-        saved = estimate_supernet(supernet, settings, out, KeptPasses(folder, seed), on_progress)
+        saved = estimate_together(source, data, settings, out, kept, on_progress)
+    assert saved is not None, "the first process has the estimate"
     found, estimator = saved.estimate, saved.estimate.estimator
     if as_json:
         validation = estimator.validation.model_dump() if estimator.validation else None
@@ -52,7 +56,7 @@ def command(
         )
     say(f"wrote {saved.path}; passes are kept in {saved.samples}")
     explained = settings.method in ("indexed", "contributions", "bilinear")
-    say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, supernet.space)}")
+    say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, estimator.space)}")
 
 
 def _show(found: Estimate) -> None:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from deploynas import __version__
 from deploynas.accuracy.estimation import Estimate, EstimationSettings
 from deploynas.accuracy.estimation import estimate as estimate_from
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.accuracy.samples import Samples
+from deploynas.accuracy.process_team import ProcessTeam
+from deploynas.accuracy.samples import Samples, Team
 from deploynas.files import content_hash, now
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
 from deploynas.pipeline.supernet import TrainedSupernet, open_supernet
 from deploynas.progress import OnProgress, silent
 from deploynas.training.data import Data
+from deploynas.training.distribution import processes
 
 
 @dataclass(frozen=True)
 class KeptPasses:
-    """Where passes are kept, and the seed of the paths in them."""
+    """Where passes are kept, the seed of the paths in them, and who helps to measure them."""
 
     folder: Path | None = None  # None: `samples/` of the run
     seed: int = 0
+    team: Team | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,29 @@ def estimate(
     ).estimate.estimator
 
 
+def estimate_together(
+    source: Path,
+    data: str | None,
+    settings: EstimationSettings,
+    out: Path | None,
+    passes: KeptPasses,
+    on_progress: OnProgress = silent,
+) -> SavedEstimate | None:
+    """As `estimate`, its passes shared among the processes that `torchrun` started; None in all but the first."""
+    with processes() as here:
+        supernet = open_supernet(source, data)
+        if here.world == 1:
+            return estimate_supernet(supernet, settings, out, passes, on_progress)
+        team = ProcessTeam(here, supernet.one_shot)
+        if not here.first:
+            team.serve()
+            return None
+        try:
+            return estimate_supernet(supernet, settings, out, replace(passes, team=team), on_progress)
+        finally:
+            team.dismiss()
+
+
 def estimate_supernet(
     supernet: TrainedSupernet,
     settings: EstimationSettings,
@@ -58,7 +84,7 @@ def estimate_supernet(
 ) -> SavedEstimate:
     passes = passes or KeptPasses()
     one_shot, folder = supernet.one_shot, supernet.samples_folder(passes.folder)
-    samples = Samples(one_shot.supernet.space, one_shot, folder, passes.seed)
+    samples = Samples(one_shot.supernet.space, one_shot, folder, passes.seed, passes.team)
     provenance = {
         "created": now(),
         "deploynas": __version__,

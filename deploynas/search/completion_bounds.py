@@ -19,7 +19,7 @@ import numpy as np
 
 from deploynas.search import merging
 from deploynas.search.following import Endings, Following
-from deploynas.search.prefixes import Budget, Increasing, IndexedProblem, walk
+from deploynas.search.prefixes import Budget, Increasing, IndexedProblem, Prefixes, walk
 
 SLACK = 1e-9  # relative; a sum of a hundred terms is off by about 1e-14
 FEW = 40_000  # prefixes that are not worth a table
@@ -37,36 +37,33 @@ class Rivals:
 
     cost: np.ndarray
     accuracy: np.ndarray
-    weightings: list[np.ndarray]  # of the two indices, by which they were found
 
 
 def frontier_rivals(problem: IndexedProblem) -> Rivals:
     """Networks near the frontier: what becomes part of it must equal whichever of them cost no more."""
-    weightings = _weightings(problem, 1)
-    cost, values = _best_by_sums(problem, weightings, 1)
+    cost, values = _joined(best_by_sums(problem, weightings(problem, 1), 1))
     accuracy = problem.link(values.T)
     best = merging.undominated(cost, accuracy)
     best = best[np.unique(np.linspace(0, len(best) - 1, RIVALS).astype(int))] if len(best) else best
-    return Rivals(cost[best], accuracy[best], weightings)
+    return Rivals(cost[best], accuracy[best])
 
 
 def k_best_rivals(count: int, problem: IndexedProblem) -> Rivals:
     """One of the `count` best networks must equal the least of `count` known ones, whatever it costs."""
-    weightings = _weightings(problem, count)
-    cost, values = _best_by_sums(problem, weightings, count)
+    cost, values = _joined(best_by_sums(problem, weightings(problem, count), count))
     distinct = np.unique(np.vstack([cost, values]), axis=1)[1:]  # one network may have been found twice
     if distinct.shape[1] < count:
-        return Rivals(np.empty(0), np.empty(0), weightings)
-    return Rivals(np.zeros(1), np.sort(problem.link(distinct.T))[-count:][:1], weightings)
+        return Rivals(np.empty(0), np.empty(0))
+    return Rivals(np.zeros(1), np.sort(problem.link(distinct.T))[-count:][:1])
 
 
-def _weightings(problem: IndexedProblem, count: int) -> list[np.ndarray]:
+def weightings(problem: IndexedProblem, count: int) -> list[np.ndarray]:
     """Weights of the two indices: what the link itself weighs them by, here and there among good networks."""
     spread = np.maximum(
         sum((np.ptp(v, axis=1) for s in problem.stages for v in s.values if v.size), np.zeros(2)), 1e-300
     )
     equal = 1 / spread
-    _, values = _best_by_sums(problem, [equal], count)
+    _, values = _joined(best_by_sums(problem, [equal], count))
     if not values.shape[1]:
         return [equal]
     here = problem.link(values.T)
@@ -76,15 +73,17 @@ def _weightings(problem: IndexedProblem, count: int) -> list[np.ndarray]:
     return [np.array([np.cos(a), np.sin(a)]) / spread for a in np.unique(angles)]
 
 
-def _best_by_sums(
-    problem: IndexedProblem, weightings: Sequence[np.ndarray], count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Costs (without the fixed part) and indices of the networks that are best by a weighted sum of the indices."""
+def best_by_sums(problem: IndexedProblem, weights: Sequence[np.ndarray], count: int) -> list[Prefixes]:
+    """The networks that are best by each weighted sum of the indices."""
 
-    def best_by(weights: np.ndarray, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
-        return merging.undominated(cost, weights @ values, count)
+    def best_by(one: np.ndarray, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
+        return merging.undominated(cost, one @ values, count)
 
-    found = [walk(problem, partial(best_by, weights), Budget(problem)) for weights in weightings]
+    return [walk(problem, partial(best_by, one), Budget(problem)) for one in weights]
+
+
+def _joined(found: Sequence[Prefixes]) -> tuple[np.ndarray, np.ndarray]:
+    """Costs (without the fixed part) and indices."""
     return np.concatenate([f.cost for f in found]), np.concatenate([f.values for f in found], axis=1)
 
 
@@ -94,19 +93,22 @@ class CompletionBounds:
     Nothing is computed before a list is long enough to be worth it.
     """
 
-    def __init__(self, problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], Rivals]) -> None:
+    def __init__(
+        self, problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], Rivals], few: int | None = None
+    ) -> None:
         self.problem, self.find_rivals = problem, find_rivals
+        self.few = FEW if few is None else few
         self.following = Following(problem)
 
     def after_block(self, s: int, b: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
-        if len(cost) < FEW:
+        if len(cost) < self.few:
             return self.problem.fits(cost)
-        return self._admits(self.following.after_block(s, b), cost, values)
+        return self.admits(self.following.after_block(s, b), cost, values)
 
     def after_stage(self, s: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
-        if len(cost) < FEW:
+        if len(cost) < self.few:
             return self.problem.fits(cost)
-        return self._admits(self.following.after_stage(s), cost, values)
+        return self.admits(self.following.after_stage(s), cost, values)
 
     @cached_property
     def _rivals(self) -> Rivals:
@@ -116,7 +118,8 @@ class CompletionBounds:
     def _needed(self) -> _Needed:
         return _Needed(self.problem, self._rivals)
 
-    def _admits(self, following: Endings, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def admits(self, following: Endings, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Of prefixes that any of `following` may follow, cheapest first."""
         if not len(self._rivals.cost):
             return self.problem.fits(cost)
         if not len(cost) or not len(following):  # no network begins like this: what follows is forbidden
@@ -191,7 +194,8 @@ class _Needed:
         self.table = np.hstack([nothing, table, never])  # [first index][rival]
         self.table -= SLACK * float(np.abs(v).max())
         # rivals that cost no more than the lower end of a step in cost; the last step is open
-        self.step = max(float(rivals.cost[-1]), 1e-200) / COST_STEPS
+        reach = (float(rivals.cost[-1]), self.room if np.isfinite(self.room) else 0.0, 1e-200)
+        self.step = max(reach) / COST_STEPS
         ends = self.step * np.arange(COST_STEPS + 2)
         self.known = np.searchsorted(rivals.cost, ends * (1 - SLACK), side="right")
         self.known[ends > self.room] = self.table.shape[1] - 1

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -57,6 +58,14 @@ class Processes:
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return tensor.tolist()
+
+    def gather(self, numbers: np.ndarray) -> np.ndarray:
+        """Integers of all processes, added up: exact, so each may fill in its own part and leave zeros elsewhere."""
+        if self.world == 1:
+            return numbers
+        tensor = torch.from_numpy(numbers).to(self.device)
+        dist.all_reduce(tensor)
+        return tensor.cpu().numpy()
 
     def share_module(self, module: nn.Module) -> None:
         """Everyone gets the first process's weights and statistics."""

@@ -30,6 +30,22 @@ def test_a_pass_is_measured_once_and_read_back(small, tmp_path, kind):
     assert again.scores.log_likelihood.dtype == np.float32
 
 
+def test_a_team_measures_the_next_missing_passes_at_once_and_none_twice(small, tmp_path):
+    class Team:
+        size = 3
+
+        def __call__(self, passes):
+            asked.append(len(passes))
+            return [world(paths) for paths in passes]
+
+    world, team, asked = Counting(small), Team(), []
+    Samples(small, world, tmp_path).get("image", 2)
+    samples = Samples(small, world, tmp_path, team=team)
+    together = [samples.get("image", number, 6) for number in range(6)]
+    assert asked == [3, 2] and world.calls == 6  # 0, 1, 3 and 4, 5: number 2 was kept
+    assert all((found.paths == samples.draw("image", number)).all() for number, found in enumerate(together))
+
+
 def test_other_seeds_numbers_and_kinds_are_other_paths(small):
     world = Synthetic(small)
     draws = [Samples(small, world, seed=s).draw(k, n) for s, k, n in

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +66,25 @@ def test_the_same_command_measures_nothing_again(run, estimated, monkeypatch):
     call("estimate", "--supernet", run / "w_star.safetensors", "--passes", 3, "--validate", 12, "--out", run / "f.json")
     first, second = (json.loads(path.read_text()) for path in (estimated, run / "f.json"))
     assert first["block"] == second["block"]
+
+
+def test_two_processes_estimate_what_one_does_to_the_last_bit(run, tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    torchrun = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m"]
+    for name, launch in {"one": [], "two": torchrun}.items():
+        asked = ["estimate", "--supernet", run, "--passes", 3, "--validate", 10, "--samples", tmp_path / name]
+        arguments = ["-m", *launch, "deploynas", *asked, "--out", tmp_path / f"{name}.json", "--json"]
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)], env=environment, check=True, capture_output=True, text=True
+        )
+        assert json.loads(done.stdout)["passes"] == 3  # said once
+    files = [sorted(p for p in (tmp_path / name).rglob("*") if p.is_file()) for name in ("one", "two")]
+    assert [p.name for p in files[0]] == [p.name for p in files[1]] and len(files[0]) > 13
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*files, strict=True))
+    one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
+    for found in (one, two):
+        found["provenance"].pop("created")
+    assert one == two
 
 
 @pytest.mark.parametrize("method", ["bilinear", "coupled", "quadratic", "mlp"])
