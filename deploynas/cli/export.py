@@ -87,6 +87,7 @@ def say_bundles(delivered: Sequence[Delivery]) -> None:
 
 def show(reports: Sequence[ReportFile], as_json: bool) -> None:
     """One row per file."""
+    from deploynas.report.gain_words import headline, verdict
     from deploynas.report.numbers import change, ms, percent, size
 
     if as_json:
@@ -115,5 +116,8 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
             f"{', '.join(map(str, checked.batches))} (tolerance {checked.tolerance:.1e}), "
             f"same top-1 on {checked.images} images"
         )
+        for sentence in (headline(report), verdict(report)):
+            if sentence:
+                say(f"{report.device.name}: {sentence}")
         for warning in report.warnings:
             say(f"warning: {report.device.name}: {warning}")

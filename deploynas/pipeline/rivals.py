@@ -47,8 +47,9 @@ def random_networks(
         close |= dict.fromkeys(decisions.choices_of(row) for row in rows[off < CLOSE])
         if len(close) > count:
             return [space.architecture(choices) for choices in list(close)[1 : count + 1]]
-        best = np.argsort(off)[: count + 1]
-        nearest |= {decisions.choices_of(rows[i]): float(off[i]) for i in best}
+        _, first = np.unique(decisions.canonical(rows), axis=0, return_index=True)
+        for i in first[np.argsort(off[first])][: count + 1]:
+            nearest[decisions.choices_of(rows[i])] = float(off[i])
     nearest.pop(like.choices, None)
     return [space.architecture(choices) for choices in sorted(nearest, key=nearest.__getitem__)[:count]]
 

@@ -32,7 +32,7 @@ def colour(part: str) -> str:
 
 def chips(text: str, shape: str) -> str:
     """What a block is, word by word: `5×5`, `expand ×2`, `SE`, and its shape."""
-    words = [*text.split(", "), shape]
+    words = [*text.split(", "), *([shape] if shape else [])]
     return "".join(f'<span class="chip{" se" if word == "SE" else ""}">{escape(word)}</span>' for word in words)
 
 

@@ -16,7 +16,7 @@
     return made;
   };
   const coloured = (made, style) => { made.setAttribute("style", style); return made; };
-  const chips = (text, shape) => [...text.split(", "), shape].map(
+  const chips = (text, shape) => [...text.split(", "), ...(shape ? [shape] : [])].map(
     (word) => element("span", word === "SE" ? "chip se" : "chip", word));
 
   const row = ([name, text, shape, , ms, width, colour]) => element("div", "",
@@ -24,12 +24,13 @@
     element("span", "what", ...chips(text, shape)),
     element("span", "", element("span", "bar", coloured(element("i"), `width:${width}%;background:${colour}`))),
     element("span", "number", ms));
-  const share = ([, , , ms, , , colour]) => coloured(element("i"), `flex:${(ms || 0).toFixed(5)};background:${colour}`);
+  const share = ([, , , , , width, colour]) => coloured(element("i"), `flex:${width};background:${colour}`);
 
   const draw = (network) => {
     for (const key of ["accuracy", "latency", "size", "tag"]) find(`network-${key}`).textContent = network[key];
     find("network-blocks").replaceChildren(...network.blocks.map(row));
-    find("network-ribbon").replaceChildren(...network.blocks.map(share));
+    find("network-ribbon").replaceChildren(
+      ...network.blocks.map(share), coloured(element("u"), `flex:${network.rest}`));
     const ring = document.querySelector("#frontier .ring");
     ring.setAttribute("cx", network.x);
     ring.setAttribute("cy", network.y);

@@ -13,7 +13,7 @@ from html import escape
 
 from deploynas.report.document import ExpectedBlock, ExpectedNetwork, ReportFile
 from deploynas.report.drawing import chips, colour, facts, legend, stages
-from deploynas.report.numbers import count, ms, percent
+from deploynas.report.numbers import count, interval, ms, percent
 from deploynas.report.page import section
 from deploynas.report.plot import Axis, Mark, Plot
 
@@ -149,11 +149,13 @@ class _Explorer:
         left, right = (100 * self.plot.place(x, 0)[0] / self.plot.width for x in (first, last))
         place = f"margin-left:calc({left:.2f}% - {THUMB_PX / 2}px);width:calc({right - left:.2f}% + {THUMB_PX}px)"
         span = f'min="{first!r}" max="{last!r}" step="any" value="{min(max(self.shipped.latency_ms, first), last)!r}"'
+        shown = self.texts(self.shipped)
+        spoken = escape(f"{shown['latency']}, expected accuracy {shown['accuracy']}", quote=True)
         return (
             '<div class="slider" id="slider" hidden><div><label for="budget">Latency budget: '
             '<output id="budget-text" for="budget"></output></label>'
             '<button type="button" id="to-shipped">shipped network</button></div>'
-            f'<input type="range" id="budget" {span} style="{place}"></div>'
+            f'<input type="range" id="budget" {span} aria-valuetext="{spoken}" style="{place}"></div>'
         )
 
     def readout(self) -> str:
@@ -174,15 +176,16 @@ class _Explorer:
         shares, lines = [], []
         for block in _rows(self.shipped):
             of_stage, width = colour(block.name), self.width_of(block)
-            shares.append(f'<i style="flex:{block.predicted_ms or 0.0:.5f};background:{of_stage}"></i>')
+            shares.append(f'<i style="flex:{width:g};background:{of_stage}"></i>')
             lines.append(
                 f'<div><span><span class="dot" style="background:{of_stage}"></span>{escape(block.name)}</span>'
                 f'<span class="what">{chips(block.text, block.shape)}</span>'
-                f'<span><span class="bar"><i style="width:{width}%;background:{of_stage}"></i></span></span>'
+                f'<span><span class="bar"><i style="width:{width:g}%;background:{of_stage}"></i></span></span>'
                 f'<span class="number">{ms(block.predicted_ms)}</span></div>'
             )
+        shares.append(f'<u style="flex:{self.rest_of(self.shipped):g}"></u>')
         return (
-            f'<div class="drawing" style="min-height:{1.82 * rows + 3:.1f}rem">'
+            f'<div class="drawing" style="min-height:{1.7 * rows + 3:.1f}rem">'
             f'<div class="ribbon" id="network-ribbon">{"".join(shares)}</div>'
             f'<div class="flow" id="network-blocks">{"".join(lines)}</div></div>'
         )
@@ -190,13 +193,16 @@ class _Explorer:
     def width_of(self, block: ExpectedBlock) -> float:
         return round(100 * (block.predicted_ms or 0.0) / self.largest_ms, 2)
 
+    def rest_of(self, network: ExpectedNetwork) -> float:
+        """What the slowest network takes longer, in the unit of the widths: ribbons of networks compare too."""
+        slowest = max(other.latency_ms for other in [*self.report.frontier, self.shipped])
+        return round(100 * (slowest - network.latency_ms) / self.largest_ms, 2)
+
     # -- for the script ---------------------------------------------------------------------------
 
     def texts(self, network: ExpectedNetwork) -> dict[str, str]:
         """What is said about a network."""
-        among = ""
-        if network.interval:
-            among = f" ({percent(network.interval[0], 1)} to {percent(network.interval[1], 1)})"
+        among = f", {interval(*network.interval)}" if network.interval else ""
         params, macs = count(network.params or 0), count(network.macs or 0)
         return {
             "accuracy": percent(network.accuracy) + among,
@@ -208,12 +214,12 @@ class _Explorer:
     def _tag(self, network: ExpectedNetwork) -> str:
         """Whether it was measured."""
         if network.architecture == self.report.architecture:
-            if self.measured_accuracy is None:
-                return f"shipped, measured: {ms(self.report.shipped.latency_ms)}"
-            return f"shipped, measured: {ms(self.report.shipped.latency_ms)}, {percent(self.measured_accuracy)}"
+            accuracy = self.measured_accuracy
+            judged = f", {percent(accuracy)} one-shot" if accuracy is not None else ""
+            return f"shipped, measured: {ms(self.report.shipped.latency_ms)}{judged}"
         for point in self.report.measured:
             if point.architecture == network.architecture:
-                return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)}"
+                return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)} one-shot"
         return "not measured"
 
     def data(self) -> str:
@@ -233,6 +239,7 @@ class _Explorer:
             "x": x,
             "y": y,
             **self.texts(network),
+            "rest": self.rest_of(network),
             "architecture": network.architecture,
             "blocks": blocks,
         }

@@ -21,9 +21,9 @@ def gain_section(report: ReportFile) -> str:
     )
     return section(
         "What was gained",
-        f'<p class="lead">{escape(headline(report))}.</p>',
+        f'<div class="told"><div><p class="lead">{escape(headline(report))}.</p>',
         f"<p>{escape(said)}.</p>" if said else "",
-        *tables,
+        f"</div><div>{''.join(tables)}</div></div>",
         f'<p class="note">{escape(note)}</p>',
         kind="gain",
     )

@@ -66,7 +66,9 @@ def gain_rows(gain: GainRecord, judgement: Judgement) -> list[tuple[str, ...]]:
     for role in judgement.roles:
         latencies = [network.latency_ms for network in gain.of(role.role)][: len(role.accuracies)]
         name = NAMES[role.role] if role.role != "random" else f"{_count(role)} of its latency"
-        latency = ms(latencies[0]) if len(latencies) == 1 else f"{ms(min(latencies))} to {ms(max(latencies))}"
+        latency = ms(max(latencies))
+        if len(latencies) > 1:
+            latency = f"{ms(min(latencies)).removesuffix(' ms')} to {latency}"
         rows.append((name, latency, _accuracy(role, 2), _ahead(role)))
     return rows
 

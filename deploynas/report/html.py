@@ -67,7 +67,7 @@ def _tiles(report: ReportFile) -> str:
             if test is None
             else f"{report.data.test_images} test images; validation {percent(shipped.accuracy)}",
         ),
-        ("Prediction against measurement", change(report.prediction_error), f"predicted {ms(report.predicted_ms)}"),
+        ("Prediction off by", change(report.prediction_error), f"predicted {ms(report.predicted_ms)}"),
         ("File", size(shipped.size_bytes), f"{count(report.params)} parameters, {count(report.macs)} MACs"),
     ]
     return (

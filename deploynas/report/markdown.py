@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
 from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, verdict
-from deploynas.report.numbers import change, count, ms, percent, size
+from deploynas.report.numbers import change, count, interval, ms, percent, size
 
 
 def markdown(report: ReportFile) -> str:
@@ -76,9 +76,8 @@ def one_shot_row(report: ReportFile) -> tuple[str, str, str, str]:
 
 
 def expected_accuracy(report: ReportFile) -> str:
-    interval = report.expected.interval if report.expected else None
-    among = f" ({percent(interval[0], 1)} to {percent(interval[1], 1)})" if interval else ""
-    return percent(report.predicted_accuracy) + among
+    among = report.expected.interval if report.expected else None
+    return percent(report.predicted_accuracy) + (f", {interval(*among)}" if among else "")
 
 
 def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:

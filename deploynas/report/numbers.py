@@ -18,6 +18,11 @@ def percent(value: float | None, digits: int = 2) -> str:
     return NOTHING if value is None else f"{100 * value:.{digits}f} %"
 
 
+def interval(low: float, high: float) -> str:
+    """Of an accuracy, where 90 % of measurements should be."""
+    return f"90 % interval {100 * low:.1f} to {100 * high:.1f} %"
+
+
 def change(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:+.1f} %"
 

@@ -22,6 +22,7 @@ from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.sources import KnownTable, Sources
 from deploynas.pipeline.step import perform
 from deploynas.pipeline.supernet import SupernetSource, open_supernet
+from deploynas.report.document import ReportFile
 from deploynas.space import Architecture
 from deploynas.training.recipe import Recipe
 
@@ -72,10 +73,10 @@ def heaviest(files: Path, slow_device: Device, tmp_path: Path) -> Candidates:
     return Candidates(slow_device, table.space, sources, known, fine_tune, given=given)
 
 
-def delivered(candidates: Candidates, budget_ms: float, out: Path) -> Delivery:
+def delivered(candidates: Candidates, budget_ms: float, out: Path, compare: int = 0) -> Delivery:
     assert candidates.sources.supernet is not None
     batches = candidates.sources.supernet.open().batches
-    return deliver(candidates, Order(budget_ms, batches, Wishes(frontier_points=2)), out)
+    return deliver(candidates, Order(budget_ms, batches, Wishes(frontier_points=2, compare=compare)), out)
 
 
 def test_over_budget_another_network_is_found_fine_tuned_and_shipped(
@@ -84,15 +85,40 @@ def test_over_budget_another_network_is_found_fine_tuned_and_shipped(
     assert heaviest.table is not None
     table, space = heaviest.table.table, heaviest.space
     budget = 0.8 * SLOWER * table.predict(space.heaviest())
-    report = delivered(heaviest, budget, tmp_path / "bundle").report
+    report = delivered(heaviest, budget, tmp_path / "bundle", compare=2).report
     shipped = space.architecture(report.choices)
     assert shipped != space.heaviest() and report.shipped.latency_ms <= budget
     assert report.predicted_ms == table.predict(shipped) <= budget / SLOWER
     assert report.rounds[-1].measured_ms <= budget and any(r.measured_ms > budget for r in report.rounds)
+    check_what_was_gained(report, heaviest)
     manifest = check_manifest(tmp_path / "bundle")
     assert manifest.lineage["network"] and manifest.lineage["network"].path == "network.safetensors"
     supernet = manifest.lineage["supernet"]
     assert supernet and supernet.sha256 == sha256_of(files / "w_star.safetensors")
+
+
+def check_what_was_gained(report: ReportFile, candidates: Candidates) -> None:
+    """All were measured and judged alike; the accuracies of the found network are those the report says elsewhere."""
+    gain, space = report.gain, candidates.space
+    assert gain is not None and gain.fine_tuned is not None and report.expected is not None
+    assert gain.found.architecture == report.architecture == report.expected.architecture
+    assert [network.architecture for network in gain.of("heaviest")] == [str(space.heaviest())]
+    random = gain.of("random")
+    assert 2 <= len(random) <= 8 and report.architecture not in [network.architecture for network in random]
+    assert all(network.latency_ms > 0 for network in gain.networks)
+    one_shot, tuned = gain.one_shot.of("found"), gain.fine_tuned.of("found")
+    assert one_shot is not None and tuned is not None
+    assert gain.fine_tuned.part == ("validation" if report.test_accuracy is None else "test")
+    assert tuned.mean == pytest.approx(report.test_accuracy or report.shipped.accuracy)
+    drawn = gain.fine_tuned.of("random"), gain.one_shot.of("random")
+    assert [len(role.accuracies) for role in drawn if role] == [2, len(random)]
+    assert candidates.estimator is not None
+    assert report.expected.accuracy == report.predicted_accuracy
+    assert {change.name for change in report.changes} and all(change.latency_ms for change in report.changes)
+    assert [point.latency_ms for point in report.frontier] == sorted(point.latency_ms for point in report.frontier)
+    for point in report.frontier:
+        priced = sum(block.predicted_ms or 0.0 for block in point.blocks)
+        assert (point.fixed_ms or 0.0) + priced == pytest.approx(point.latency_ms)
 
 
 def test_a_budget_below_the_fastest_network_is_a_gate(heaviest: Candidates, tmp_path: Path) -> None:
