@@ -101,12 +101,13 @@ def refined_request(
 
 
 def _spread(tradeoff: Tradeoff, goal: Goal, known: set[Architecture]) -> list[FrontierPoint]:
-    """Networks that are not known yet: half at even latencies over the frontier, half around the answer; each once."""
+    """Networks that are not known yet: half at even ratios over the frontier, half around the answer; each once."""
     latencies = tradeoff.latencies_ms
     answer_ms, half = float(latencies[_answer(tradeoff, goal)]), NETWORKS // 2
     around = np.clip(np.linspace(answer_ms / NEAR, answer_ms * NEAR, NETWORKS - half), latencies[0], latencies[-1])
     taken = dict[int, FrontierPoint]()
-    for latency_ms in [*around, *np.linspace(latencies[0], latencies[-1], half)]:
+    evenly = np.geomspace(max(latencies[0], 1e-9), max(latencies[-1], 1e-9), half)
+    for latency_ms in [*around, *evenly]:
         for number in np.argsort(np.abs(latencies - latency_ms), kind="stable").tolist():
             if number in taken:
                 continue

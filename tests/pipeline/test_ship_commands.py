@@ -120,7 +120,7 @@ def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) ->
 
 RUN = ["w_h.epochs=1", "w_h.batch=500", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=500"]
 RUN += ["w_star.warmup_epochs=0", "report_networks=2"]
-RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", *FAST]
+RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", "--refine", "1", *FAST]
 RUN_OPTIONS += [part for change in RUN for part in ("--set", change)]
 
 
@@ -157,7 +157,7 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert found.code == 0 and "next: deploynas finetune found.json --supernet runs/mini" in found.err
     tuned = deploynas("finetune", "found.json", *FAST)
     assert tuned.code == 0, tuned.err
-    trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[6:])
+    trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[8:])
     assert trained.code == 0 and "already trained" in trained.err
     other = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3")
     assert other.code == 0 and "estimate: again, since what it reads has changed: settings" in other.err
