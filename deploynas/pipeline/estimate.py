@@ -10,9 +10,9 @@ from deploynas import __version__
 from deploynas.accuracy.estimation import Estimate, EstimationSettings
 from deploynas.accuracy.estimation import estimate as estimate_from
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.accuracy.process_team import ProcessTeam
 from deploynas.accuracy.samples import Samples, Team
 from deploynas.files import content_hash, now
+from deploynas.pipeline.process_team import ProcessTeam
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
 from deploynas.pipeline.supernet import TrainedSupernet, open_supernet

@@ -17,20 +17,21 @@ import numpy as np
 
 from deploynas.progress import OnProgress, silent
 from deploynas.search.by_index import solve_by_index
+from deploynas.search.by_slopes import solve_by_slopes
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.local import improve
 from deploynas.search.neighbours import best_nearby
 from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
 from deploynas.search.solver import Solution, separable
-from deploynas.space.coefficients import Objective, OneIndexObjective, SeparableObjective
+from deploynas.space.coefficients import IndexedObjective, Objective, OneIndexObjective, SeparableObjective
 
 STANDSTILL = 1e-9  # a gain in score that is none
 
 
 @dataclass(frozen=True)
 class Bcfw:
-    handles: ClassVar[tuple[type[Objective], ...]] = (SeparableObjective, OneIndexObjective)
+    handles: ClassVar[tuple[type[Objective], ...]] = (SeparableObjective, IndexedObjective)
 
     seed: int = 0
     iterations: int = 2000  # the paper's; it has stopped moving long before
@@ -41,6 +42,8 @@ class Bcfw:
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         if isinstance(problem.objective, OneIndexObjective):
             return solve_by_index(self, problem, problem.objective, top, on_progress)
+        if isinstance(problem.objective, IndexedObjective):
+            return solve_by_slopes(self, problem, problem.objective, top, on_progress)
         separable(problem, "`bcfw`")
         evaluator = Evaluator(problem)
         fallback = Networks.from_rows(evaluator.decisions, problem.space.rows([require_feasible(problem)]))
