@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option("--device", "device_name", metavar="NAME|FILE", help="For `--measure`.  [default: that of the table]")
 @click.option(
     "--refine",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=2),
     metavar="N",
     help="First measure networks of the frontier, in N rounds at most, and refine the estimator with them.",
 )

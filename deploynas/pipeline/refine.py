@@ -4,7 +4,8 @@ The best by prediction are those whose predictions err upwards, so an estimator 
 promises too much on the frontier. Each round measures a few networks of the current frontier that were not measured
 before and compares them with what was expected: that is the error on new networks of the frontier. Then the estimator
 is updated with all that were measured. Rounds end when the mean error cannot be told from zero, or when enough were
-made.
+made. The first round tells nothing about the refined estimator, since it is measured before there is one: so there are
+two at least.
 
 Rounds depend on estimator, table and goal alone: what was measured before is only not measured again.
 """
@@ -31,6 +32,7 @@ from deploynas.search.frontier import FrontierPoint
 from deploynas.search.result_file import CheckedNetwork, RefinementRound
 from deploynas.space import Architecture
 
+FEWEST = 2  # rounds
 NETWORKS = 8  # per round
 NEAR = 1.25  # times faster or slower than the answer: where half of the networks are measured
 
@@ -65,6 +67,11 @@ def can_refine(estimator: StoredEstimator) -> bool:
     return isinstance(estimator, (BilinearEstimator, IndexedEstimator))
 
 
+def require_rounds(rounds: int) -> None:
+    if rounds < FEWEST:
+        raise InputError(f"a refinement has {FEWEST} rounds at least, since only the second checks it; got {rounds}")
+
+
 def refine_where_it_searches(
     request: SearchRequest, networks: Measures, rounds: int, on_progress: OnProgress = silent
 ) -> Refinement:
@@ -72,6 +79,7 @@ def refine_where_it_searches(
     goal = request.wanted
     if goal is None:
         raise InputError("an estimator is refined on the frontier of one table", hint="one `--latency TABLE`")
+    require_rounds(rounds)
     current, measured, made = request.estimator, list[MeasuredNetwork](), list[RefinementRound]()
     for i in range(rounds):
         tradeoff = Tradeoff.build(replace(request, estimator=current))
@@ -86,7 +94,7 @@ def refine_where_it_searches(
         made.append(_compared(current, points, found))
         measured += found
         current = refine(request.estimator, measured)
-        if made[-1].settled:
+        if len(made) >= FEWEST and made[-1].settled:
             break
     return Refinement(_with_what_was_seen(current, made[-1]) if made else current, tuple(made))
 

@@ -20,7 +20,7 @@ from deploynas.pipeline.estimate import EstimateStep
 from deploynas.pipeline.goal import AtMost, Goal
 from deploynas.pipeline.limits import split_budget
 from deploynas.pipeline.profile import ProfileStep, doubt_about
-from deploynas.pipeline.refine import refinement_in_words
+from deploynas.pipeline.refine import refinement_in_words, require_rounds
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Step, changed_inputs, perform
 from deploynas.pipeline.supernet import open_supernet
@@ -113,6 +113,8 @@ def run_steps(
         raise InputError("no device to run for", hint="`deploynas devices` lists them")
     if len({wish.device.name for wish in wishes}) < len(wishes):
         raise InputError("a device is named twice")
+    if settings.refine:
+        require_rounds(settings.refine)
     goals = [wish.goal(settings.goal) for wish in wishes]
     loaded = load_data(data, space) if isinstance(data, str) else data
     steps = _Steps(folder, settings.force, watcher)

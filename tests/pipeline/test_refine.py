@@ -17,6 +17,7 @@ from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.accuracy.refinement import MeasuredNetwork
 from deploynas.cli import main
+from deploynas.errors import InputError
 from deploynas.files import sha256_of
 from deploynas.latency.table import LatencyTable
 from deploynas.pipeline import refine as refine_module
@@ -77,16 +78,23 @@ def test_rounds_end_when_new_networks_of_the_frontier_are_as_expected(question: 
     validation = found.estimator.validation
     assert validation.frontier_networks == NETWORKS and validation.frontier_mean_error == second.mean_error
     assert found.estimator.predict(networks[0]) == pytest.approx(question.estimator.predict(networks[0]) - TOO_MUCH)
-    assert refine_where_it_searches(question, Laboratory(question.estimator), 1).rounds == (first,)
+    assert refine_where_it_searches(question, Laboratory(question.estimator), 2).rounds == found.rounds
+    with pytest.raises(InputError, match="only the second checks it"):
+        refine_where_it_searches(question, laboratory, 1)
+
+
+def test_the_first_round_cannot_end_it_since_it_checks_the_estimator_of_before(question: SearchRequest) -> None:
+    right = Laboratory(replace(question.estimator, base=question.estimator.base + TOO_MUCH))
+    first, second = refine_where_it_searches(question, right, 5).rounds
+    assert first.settled and second.settled
 
 
 def test_networks_are_spread_and_denser_around_the_answer(question: SearchRequest) -> None:
     given = question.tables[0]
     heaviest, smallest = (given.table.predict(n) for n in (question.space.heaviest(), question.space.smallest()))
     budget_ms = (heaviest + smallest) / 2
-    (first,) = refine_where_it_searches(
-        replace(question, goal=AtMost(budget_ms)), Laboratory(question.estimator), 1
-    ).rounds
+    asked = replace(question, goal=AtMost(budget_ms))
+    first, _ = refine_where_it_searches(asked, Laboratory(question.estimator), 2).rounds
     latencies = [network.latency_ms for network in first.measured]
     assert latencies == sorted(latencies) and latencies[0] == pytest.approx(smallest)
     near = [ms for ms in latencies if budget_ms / 1.3 <= ms <= budget_ms * 1.3]
