@@ -2,10 +2,10 @@
 
     python benchmarks/finetune.py RUN [--part search weights] [--seeds 3] [--random 8] [--budgets 0.5 1 2]
 
-RUN is the folder of `deploynas run`. Part `search`: at the run's own budget and at multiples of it, the network that
-the run's estimator finds (several seeds), random networks of the same measured latency (one seed each) and the best
-uniform network that is no slower (several seeds), all fine-tuned in the same way. The difference comes with a 95 %
-interval: images, seeds and the draw of random networks vary. Part `weights`: the found network fine-tuned with
+RUN is the folder of `deploynas run`. Part `search`: the network that the run shipped, and those that its estimator finds
+at multiples of that latency (several seeds), beside random networks of the same measured latency (one seed each) and the
+best uniform network that is no slower (several seeds), all fine-tuned in the same way. The difference comes with a 95 %
+interval: images, seeds and the draw of random networks vary. Part `weights`: the shipped network fine-tuned with
 distillation and without, from inherited weights and from scratch. Accuracies are of the test images if the data has
 some. Prints Markdown and writes `benchmarks/results/finetune.json`.
 """
@@ -94,7 +94,7 @@ def main() -> None:
     folder, device, tuner = RunFolder(options.run), Device.load(options.device), Tuner(options.run)
     files = folder.device(options.device)
     table, answer = LatencyTable.load(files.table), SearchFile.load(files.search)
-    own_ms = next(use.budget for use in answer.networks[0].limits if use.unit == "ms")
+    own = answer.architectures()[0]
     estimator = load_estimator(answer.estimator.path)
     document: dict[str, object] = {
         "created": now(),
@@ -106,67 +106,62 @@ def main() -> None:
         "device": device.describe(),
     }
     if "search" in options.part:
-        document["search"] = [
-            at_budget(tuner, device, table, estimator, times * own_ms, (options.seeds, options.random))
-            for times in options.budgets
-        ]
+        compared = document["search"] = list[dict[str, object]]()
+        for times in options.budgets:
+            budget_ms = times * table.predict(own)
+            found = own if times == 1 else search(table.space, estimator, [Limit(table, budget_ms)]).architecture
+            arms = Arms(tuner, device, table, estimator, found)
+            compared.append({"budget_ms": budget_ms, **arms.compared(options.seeds, options.random)})
         write_json(RESULT, document)
     if "weights" in options.part:
         document["weights"] = weights(tuner, answer.architectures()[0], options.seeds)
         write_json(RESULT, document)
 
 
-def at_budget(
-    tuner: Tuner,
-    device: Device,
-    table: LatencyTable,
-    estimator: StoredEstimator,
-    budget_ms: float,
-    counts: tuple[int, int],
-) -> dict[str, object]:
-    seeds, randoms = counts
-    found = search(table.space, estimator, [Limit(table, budget_ms)]).architecture
-    rivals = Rivals.of(found, estimator, table)
-    timed = measure_networks(device, table.space, [found, *rivals.uniform, *rivals.random])
-    latency = dict(zip([found, *rivals.uniform, *rivals.random], (m.latency_ms for m in timed), strict=True))
-    uniform = [n for n in rivals.uniform if latency[n] <= NO_SLOWER * latency[found]][:1]
-    random = sorted(rivals.random, key=lambda n: abs(latency[n] / latency[found] - 1))[:randoms]
-    own = {
-        "found": (found, range(seeds)),
-        **({"best uniform": (uniform[0], range(seeds))} if uniform else {}),
-    }
-    print(f"\nbudget {budget_ms:.4f} ms, {tuner.part} images, expected one-shot {_expected(estimator, found)}\n")
-    print(
-        "| network | measured, ms | accuracy, % | found is above by, points (95 %) |\n|---|---:|---:|---:|", flush=True
-    )
-    right = {name: np.stack([tuner.right(n, seed) for seed in several]) for name, (n, several) in own.items()}
-    right[f"{randoms} random"] = np.stack([tuner.right(n, 0) for n in random])
-    networks = {name: (n,) for name, (n, _) in own.items()} | {f"{randoms} random": tuple(random)}
-    arms, differences = [], []
-    for name, answers in right.items():
-        arm = Arm(
-            name,
-            tuple(str(n) for n in networks[name]),
-            tuple(latency[n] for n in networks[name]),
-            tuple(answers.mean(axis=1).tolist()),
-        )
-        arms.append(arm)
-        text = ""
-        if name != "found":
-            differences.append(difference(name, right["found"], answers))
-            low, high = differences[-1].interval
-            text = f"{differences[-1].points:+.2f} ({low:+.2f} to {high:+.2f})"
-        spread = f" ± {100 * np.std(arm.accuracies, ddof=1):.2f}" if len(arm.accuracies) > 1 else ""
-        print(
-            f"| {name} | {np.mean(arm.latencies_ms):.4f} | {100 * np.mean(arm.accuracies):.2f}{spread} | {text} |",
-            flush=True,
-        )
-    return {
-        "budget_ms": budget_ms,
-        "expected_one_shot": asdict(estimator.expect(found)),
-        "arms": [asdict(arm) for arm in arms],
-        "differences": [asdict(one) for one in differences],
-    }
+@dataclass(frozen=True)
+class Arms:
+    """A found network and those that it is compared with."""
+
+    tuner: Tuner
+    device: Device
+    table: LatencyTable
+    estimator: StoredEstimator
+    found: Architecture
+
+    def compared(self, seeds: int, randoms: int) -> dict[str, object]:
+        found, rivals = self.found, Rivals.of(self.found, self.estimator, self.table)
+        networks = [found, *rivals.uniform, *rivals.random]
+        timed = measure_networks(self.device, self.table.space, networks)
+        latency = dict(zip(networks, (m.latency_ms for m in timed), strict=True))
+        uniform = [n for n in rivals.uniform if latency[n] <= NO_SLOWER * latency[found]][:1]
+        random = sorted(rivals.random, key=lambda n: abs(latency[n] / latency[found] - 1))[:randoms]
+        named = {"found": (found,), "best uniform": tuple(uniform), f"{randoms} random": tuple(random)}
+        named = {name: members for name, members in named.items() if members}
+        print(f"\n{self.table.predict(found):.4f} ms, expected one-shot {_expected(self.estimator, found)}, ", end="")
+        print(f"{self.tuner.part} images\n")
+        print("| network | measured, ms | accuracy, % | found is above by, points (95 %) |")
+        print("|---|---:|---:|---:|", flush=True)
+        right, arms, differences = dict[str, np.ndarray](), [], []
+        for name, members in named.items():
+            runs = [(members[0], seed) for seed in range(seeds)] if len(members) == 1 else [(n, 0) for n in members]
+            right[name] = np.stack([self.tuner.right(network, seed) for network, seed in runs])
+            texts, times = tuple(str(n) for n in members), tuple(latency[n] for n in members)
+            arms.append(Arm(name, texts, times, tuple(right[name].mean(axis=1).tolist())))
+            if name != "found":
+                differences.append(difference(name, right["found"], right[name]))
+            show(arms[-1], differences[-1] if name != "found" else None)
+        return {
+            "expected_one_shot": asdict(self.estimator.expect(found)),
+            "arms": [asdict(arm) for arm in arms],
+            "differences": [asdict(one) for one in differences],
+        }
+
+
+def show(arm: Arm, ahead: Difference | None) -> None:
+    text = f"{ahead.points:+.2f} ({ahead.interval[0]:+.2f} to {ahead.interval[1]:+.2f})" if ahead else ""
+    spread = f" ± {100 * np.std(arm.accuracies, ddof=1):.2f}" if len(arm.accuracies) > 1 else ""
+    mean = f"{100 * np.mean(arm.accuracies):.2f}{spread}"
+    print(f"| {arm.name} | {np.mean(arm.latencies_ms):.4f} | {mean} | {text} |", flush=True)
 
 
 def _expected(estimator: StoredEstimator, network: Architecture) -> str:
