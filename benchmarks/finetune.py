@@ -2,12 +2,12 @@
 
     python benchmarks/finetune.py RUN [--part search weights] [--seeds 3] [--random 8] [--budgets 0.5 1 2]
 
-RUN is the folder of `deploynas run`. Part `search`: the network that the run shipped, and those that its estimator finds
-at multiples of that latency (several seeds), beside random networks of the same measured latency (one seed each) and the
-best uniform network that is no slower (several seeds), all fine-tuned in the same way. The difference comes with a 95 %
-interval: images, seeds and the draw of random networks vary. Part `weights`: the shipped network fine-tuned with
-distillation and without, from inherited weights and from scratch. Accuracies are of the test images if the data has
-some. Prints Markdown and writes `benchmarks/results/finetune.json`.
+RUN is the folder of `deploynas run`. Part `search`: the network that the run shipped, and those that its estimator
+finds at multiples of that latency (several seeds), beside random networks of the same measured latency (one seed each)
+and the best uniform network that is no slower (several seeds), all fine-tuned in the same way. The difference comes
+with a 95 % interval: images, seeds and the draw of random networks vary. Part `weights`: the shipped network fine-tuned
+with distillation and without, from inherited weights and from scratch. Accuracies are of the test images if the data
+has some. Prints Markdown and writes `benchmarks/results/finetune.json`.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deploynas.accuracy.comparisons import Comparison
+from deploynas.accuracy.comparisons import ChoiceComparison
 from deploynas.accuracy.differences import Difference, differences
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.space import Architecture
 
 
-def worth_at(estimator: StoredEstimator, comparison: Comparison, network: Architecture) -> Difference | None:
+def worth_at(estimator: StoredEstimator, comparison: ChoiceComparison, network: Architecture) -> Difference | None:
     """The high level minus the low one, the mean over the blocks of the place; None if the network has none there.
 
     A block keeps everything else about it, as far as the space has such a configuration; an added block repeats the
@@ -26,7 +26,7 @@ def worth_at(estimator: StoredEstimator, comparison: Comparison, network: Archit
     return differences(estimator, rows, weights[None])[0]
 
 
-def _of_depth(comparison: Comparison, network: Architecture) -> list[tuple[Architecture, Architecture]]:
+def _of_depth(comparison: ChoiceComparison, network: Architecture) -> list[tuple[Architecture, Architecture]]:
     ((s, weights),) = comparison.terms
     own, depths = network.choices[s], comparison.decisions.groups[s].depths
 
@@ -36,7 +36,7 @@ def _of_depth(comparison: Comparison, network: Architecture) -> list[tuple[Archi
     return [(with_depth(depths[int(weights.argmax())]), with_depth(depths[int(weights.argmin())]))]
 
 
-def _of_blocks(comparison: Comparison, network: Architecture) -> list[tuple[Architecture, Architecture]]:
+def _of_blocks(comparison: ChoiceComparison, network: Architecture) -> list[tuple[Architecture, Architecture]]:
     decisions, pairs = comparison.decisions, []
     for column, weights in comparison.terms:
         s, b = decisions.places[column - len(decisions.groups)]

@@ -19,7 +19,7 @@ from deploynas.space import Decisions, Ragged
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ChoiceComparison:
     """One level of an aspect against another, in one place."""
 
     aspect: str  # `depth`, or a factor of the options: `expansion`, `kernel`, `se`
@@ -70,7 +70,7 @@ class MeasuredComparison(BaseModel):
         return self.aspect, self.change, self.place
 
 
-def comparisons_of(decisions: Decisions) -> list[Comparison]:
+def comparisons_of(decisions: Decisions) -> list[ChoiceComparison]:
     """All of them: depths, then every factor by stage, then every factor by block."""
     groups = decisions.groups
     found = [comparison for g in range(len(groups)) for comparison in _depths(decisions, g)]
@@ -107,18 +107,18 @@ def measured(
     return tuple(found)
 
 
-def _depths(decisions: Decisions, g: int) -> list[Comparison]:
+def _depths(decisions: Decisions, g: int) -> list[ChoiceComparison]:
     depths, found = decisions.groups[g].depths, []
     for i in range(1, len(depths)):
         weights = np.zeros(len(depths))
         weights[i - 1], weights[i] = -1, 1
         change, place = f"{depths[i - 1]} → {depths[i]}", f"{decisions.group_word} {g + 1}"
         added = tuple((g, b) for b in range(depths[i - 1], depths[i]))
-        found.append(Comparison("depth", change, place, decisions, ((g, weights),), added))
+        found.append(ChoiceComparison("depth", change, place, decisions, ((g, weights),), added))
     return found
 
 
-def _factor(decisions: Decisions, aspect: str, place: str, columns: Sequence[int]) -> list[Comparison]:
+def _factor(decisions: Decisions, aspect: str, place: str, columns: Sequence[int]) -> list[ChoiceComparison]:
     """Consecutive levels of a factor, averaged over the choices that have both."""
     levels_of = {column: _levels(decisions, column, aspect) for column in columns}
     levels = sorted({level for own in levels_of.values() for level in own if level is not None})
@@ -127,7 +127,7 @@ def _factor(decisions: Decisions, aspect: str, place: str, columns: Sequence[int
         weighted = [(column, _difference(own, low, high)) for column, own in levels_of.items()]
         terms = tuple((column, weights) for column, weights in weighted if weights is not None)
         if terms:
-            found.append(Comparison(aspect, f"{level_name(aspect, low)} → {high:g}", place, decisions, terms))
+            found.append(ChoiceComparison(aspect, f"{level_name(aspect, low)} → {high:g}", place, decisions, terms))
     return found
 
 

@@ -92,32 +92,13 @@ def estimate(
 ) -> Estimate:
     """Take the passes that the settings ask for, fit, and validate on networks that had no part in it."""
     share = 0.6 if settings.unseen else 1.0
-
-    def fitting(fraction: float, what: str) -> None:
-        on_progress(share * fraction, what)
-
-    if settings.method == "contributions":
-        found, passes = measure_contributions(samples, settings, fitting)
-        largest: float | None = found.largest_error
-        estimator: StoredEstimator = (shrunk(found, settings.estimand) if settings.shrink else found).estimator()
-        comparisons = compared(found)
-    elif settings.method == "indexed":
-        passes, largest = settings.passes or POOLED_PASSES, None
-        taken = _take(samples, "image", range(passes), fitting)
-        estimator = fit_indexed_samples(samples.space, taken)
-        comparisons = compared(pooled(samples.space, taken, "accuracy", "projection"))
-    else:
-        passes, largest = settings.passes or NETWORKS, None
-        taken = _take(samples, "network", range(passes), fitting)
-        estimator = learn(samples.space, taken, settings)
-        rows = np.stack([p.paths[0] for p in taken])
-        comparisons = compared_networks(samples.space, rows, means(taken, "accuracy"))
+    made = _fitted(samples, settings, lambda fraction, what: on_progress(share * fraction, what))
     about = {
-        **estimator.provenance,
+        **made.estimator.provenance,
         **(provenance or {}),
         "method": settings.method,
         "score": settings.score,
-        "passes": passes,
+        "passes": made.passes,
         "images": samples.measure.images,
         "seed": samples.seed,
     }
@@ -126,21 +107,38 @@ def estimate(
             "sampling": settings.sampling,
             "estimand": settings.estimand,
             "shrunk": settings.shrink,
-            "largest_se": largest,
+            "largest_se": made.largest_se,
         }
-    estimator = replace(estimator, comparisons=comparisons, provenance=about)
+    estimator = replace(made.estimator, provenance=about)
     if settings.unseen:
-        unseen = _take(samples, "unseen", range(settings.unseen), lambda f, what: on_progress(share + 0.35 * f, what))
-        validation = validate(estimator, unseen)
-        if isinstance(estimator, IndexedEstimator):  # its link saturates as accuracy does
-            estimator = with_lack_of_fit(estimator, unseen)
-        else:
-            near_the_best = measure_curve(
-                estimator, samples, unseen, lambda f, what: on_progress(0.95 + 0.05 * f, what)
-            )
-            validation = validation.model_copy(update={"curve": near_the_best})
-        estimator = replace(estimator, validation=validation)
-    return Estimate(estimator, passes, largest)
+        estimator = _validated(estimator, samples, settings.unseen, lambda f, what: on_progress(0.6 + 0.4 * f, what))
+    return replace(made, estimator=estimator)
+
+
+def _fitted(samples: Samples, settings: EstimationSettings, on_progress: OnProgress) -> Estimate:
+    space = samples.space
+    if settings.method == "contributions":
+        found, passes = measure_contributions(samples, settings, on_progress)
+        kept = shrunk(found, settings.estimand) if settings.shrink else found
+        return Estimate(replace(kept.estimator(), comparisons=compared(found)), passes, found.largest_error)
+    if settings.method == "indexed":
+        passes = settings.passes or POOLED_PASSES
+        taken = _take(samples, "image", range(passes), on_progress)
+        comparisons = compared(pooled(space, taken, "accuracy", "projection"))
+        return Estimate(replace(fit_indexed_samples(space, taken), comparisons=comparisons), passes, None)
+    passes = settings.passes or NETWORKS
+    taken = _take(samples, "network", range(passes), on_progress)
+    comparisons = compared_networks(space, np.stack([p.paths[0] for p in taken]), means(taken, "accuracy"))
+    return Estimate(replace(learn(space, taken, settings), comparisons=comparisons), passes, None)
+
+
+def _validated(estimator: StoredEstimator, samples: Samples, unseen: int, on_progress: OnProgress) -> StoredEstimator:
+    networks = _take(samples, "unseen", range(unseen), lambda f, what: on_progress(0.9 * f, what))
+    validation = validate(estimator, networks)
+    if isinstance(estimator, IndexedEstimator):  # its link saturates as accuracy does
+        return replace(with_lack_of_fit(estimator, networks), validation=validation)
+    curve = measure_curve(estimator, samples, networks, lambda f, what: on_progress(0.9 + 0.1 * f, what))
+    return replace(estimator, validation=validation.model_copy(update={"curve": curve}))
 
 
 def with_lack_of_fit(estimator: IndexedEstimator, unseen: Sequence[Pass]) -> IndexedEstimator:

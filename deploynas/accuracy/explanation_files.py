@@ -14,7 +14,7 @@ from deploynas.space import Architecture
 from deploynas.space.coefficients import Priced
 
 
-class ExpectedNetwork(BaseModel):
+class NetworkExpectation(BaseModel):
     """What to expect of a network. Accuracy is a fraction, one-shot."""
 
     architecture: str
@@ -36,7 +36,7 @@ class ChangeRecord(BaseModel):
 
 
 class AtNetwork(BaseModel):
-    network: ExpectedNetwork
+    network: NetworkExpectation
     changes: list[ChangeRecord]
 
 
@@ -57,22 +57,22 @@ class NetworkComparisonFile(BaseModel):
     schema_version: int = 1
     space: str
     device: str | None
-    network: ExpectedNetwork
-    other: ExpectedNetwork
+    network: NetworkExpectation
+    other: NetworkExpectation
     accuracy: float
     accuracy_se: float | None
     latency_ms: float | None
     parts: list[PartRecord]
 
 
-def expected_network(estimator: StoredEstimator, network: Architecture, table: Priced | None) -> ExpectedNetwork:
+def expected_network(estimator: StoredEstimator, network: Architecture, table: Priced | None) -> NetworkExpectation:
     latency = table.cost().total(network) if table else None
     if isinstance(estimator, BilinearEstimator) and (
         estimator.validation is None or estimator.validation.curve is None
     ):
-        return ExpectedNetwork(architecture=str(network), accuracy=None, accuracy_se=None, latency_ms=latency)
+        return NetworkExpectation(architecture=str(network), accuracy=None, accuracy_se=None, latency_ms=latency)
     expected = estimator.expect(network)
-    return ExpectedNetwork(
+    return NetworkExpectation(
         architecture=str(network), accuracy=expected.accuracy, accuracy_se=expected.se, latency_ms=latency
     )
 

@@ -148,7 +148,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Prior:
     """Mean and precision of what is expected of the parameters, before any observation."""
 
     mean: np.ndarray
@@ -165,7 +165,7 @@ class Fitted:
 
     shape: Shape
     theta: np.ndarray
-    expected: Expected
+    expected: Prior
     variances: np.ndarray  # (indices, kinds)
     likelihood: Likelihood
     curvature: np.ndarray  # of observations and expectation together
@@ -285,7 +285,7 @@ def _rescaled(state: _State, design: np.ndarray, scale: float) -> _State:
     return replace(state, theta=theta, variances=variances)
 
 
-def _expected(shape: Shape, variances: np.ndarray, kinds: np.ndarray, link: tuple[np.ndarray, np.ndarray]) -> Expected:
+def _expected(shape: Shape, variances: np.ndarray, kinds: np.ndarray, link: tuple[np.ndarray, np.ndarray]) -> Prior:
     precision, q = np.zeros((shape.size, shape.size)), shape.weights
     for i, of_kinds in enumerate(variances):
         covariance = np.tensordot(of_kinds, kinds, 1)
@@ -293,10 +293,10 @@ def _expected(shape: Shape, variances: np.ndarray, kinds: np.ndarray, link: tupl
         precision[i * q : (i + 1) * q, i * q : (i + 1) * q] = np.linalg.inv(covariance)
     rest = slice(shape.indices * q, None)
     precision[rest, rest] = np.diag(link[1])
-    return Expected(np.concatenate([np.zeros(shape.indices * q), link[0]]), precision)
+    return Prior(np.concatenate([np.zeros(shape.indices * q), link[0]]), precision)
 
 
-def _descend(design: np.ndarray, state: _State, expected: Expected, steps: int) -> tuple[_State, float]:
+def _descend(design: np.ndarray, state: _State, expected: Prior, steps: int) -> tuple[_State, float]:
     """Levenberg-Marquardt: the damping grows until a step lowers the objective, and shrinks afterwards."""
 
     def objective(theta: np.ndarray) -> float:
@@ -321,7 +321,7 @@ def _descend(design: np.ndarray, state: _State, expected: Expected, steps: int) 
     return replace(state, damping=min(damping, 1e3)), current
 
 
-def _normal(design: np.ndarray, state: _State, expected: Expected) -> tuple[np.ndarray, np.ndarray]:
+def _normal(design: np.ndarray, state: _State, expected: Prior) -> tuple[np.ndarray, np.ndarray]:
     """Curvature (Gauss-Newton) of the objective, and minus its gradient."""
     parts = state.shape.split(state.theta)
     curvature = expected.precision.copy()
@@ -337,7 +337,7 @@ def _normal(design: np.ndarray, state: _State, expected: Expected) -> tuple[np.n
     return curvature, gradient
 
 
-def _variances(state: _State, expected: Expected, inverse: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+def _variances(state: _State, expected: Prior, inverse: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     q, result = state.shape.weights, state.variances.copy()
     flat = kinds.reshape(len(kinds), -1)
     for i in range(state.shape.indices):

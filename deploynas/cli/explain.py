@@ -14,7 +14,7 @@ from deploynas.errors import InputError
 
 if TYPE_CHECKING:
     from deploynas.accuracy.estimator_file import StoredEstimator
-    from deploynas.accuracy.explanation_files import AtNetwork, ExpectedNetwork, NetworkComparisonFile
+    from deploynas.accuracy.explanation_files import AtNetwork, NetworkComparisonFile, NetworkExpectation
     from deploynas.accuracy.insights import InsightsFile
     from deploynas.latency.table import LatencyTable
 
@@ -159,7 +159,7 @@ def _show_comparison(document: NetworkComparisonFile) -> None:
     say("each part is the mean over orders in which the decisions can be taken; the parts add up to the difference")
 
 
-def _expected(network: ExpectedNetwork) -> str:
+def _expected(network: NetworkExpectation) -> str:
     latency = "" if network.latency_ms is None else f", {network.latency_ms:.3g} ms"
     if network.accuracy is None:
         return f"{network.architecture}: expected accuracy not known, the estimator was not validated{latency}"

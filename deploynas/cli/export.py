@@ -100,6 +100,7 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
             rows.append(
                 (
                     f"{report.device.name} {file.precision}",
+                    percent(report.test_accuracy) if file.precision == "fp32" and report.test_accuracy else "",
                     percent(file.accuracy),
                     ms(report.predicted_ms) if gated else "",
                     f"{ms(file.latency_ms)} ± {percent(file.relative_error, 1)}",
@@ -108,7 +109,8 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
                     size(file.size_bytes),
                 )
             )
-    print_table(("", "accuracy", "predicted", "measured", "budget", "prediction off by", "size"), rows)
+    columns = ("accuracy, test", "validation", "predicted", "measured", "budget", "prediction off by", "size")
+    print_table(("", *columns), rows)
     for report in reports:
         checked = report.verification
         say(

@@ -124,24 +124,28 @@ def command(
     elif supernet:
         raise InputError("`--supernet` is for `--refine`", hint="`--measure` and `--rerank` name theirs themselves")
     with progress_bar(f"search ({solver})") as on_progress:
-        if frontier:
-            answer = whole_frontier(request, thin)
-        elif each:
-            answer = network_for_each(request, on_progress)
-        else:
-            answer = shared_network(request, on_progress)
+        ask = network_for_each if each else shared_network
+        answer = whole_frontier(request, thin) if frontier else ask(request, on_progress)
     answer.document.refinement = list(rounds)
-    for remark in answer.remarks:
-        say(remark)
+    _say_all(answer.remarks)
     if measure:
         _time(answer.document, [table.table for table in tables], device_name)
     if rerank or measure:
         _rerank(answer.document, rerank or measure or Path(), data)
-    _show(answer.document, as_json)
+    _hand_over(answer.document, out, as_json)
+
+
+def _say_all(remarks: Sequence[str]) -> None:
+    for remark in remarks:
+        say(remark)
+
+
+def _hand_over(document: SearchFile, out: Path | None, as_json: bool) -> None:
+    _show(document, as_json)
     if out:
-        answer.document.save(out)
+        document.save(out)
         say(f"wrote {out}")
-    _say_next(answer.document, out)
+    _say_next(document, out)
 
 
 def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: int | None, dry_run: bool) -> None:

@@ -22,7 +22,7 @@ WORTH_NAMING = 1.2  # times faster
 
 
 @dataclass(frozen=True)
-class Budget:
+class SettledBudget:
     asked_ms: float  # of the table's prediction
     promised_ms: float  # of a measurement; what a network is held to
     reason: str
@@ -30,12 +30,12 @@ class Budget:
     as_good: FrontierPoint | None = None  # much faster than what the budget buys, and expected to be as accurate
 
 
-def plain_budget(latency_ms: float) -> Budget:
+def plain_budget(latency_ms: float) -> SettledBudget:
     """As it was given, with nothing to say about what it buys."""
-    return Budget(latency_ms, latency_ms, f"a budget of {latency_ms:.4g} ms was given")
+    return SettledBudget(latency_ms, latency_ms, f"a budget of {latency_ms:.4g} ms was given")
 
 
-def settle(goal: Goal, tradeoff: Tradeoff, given: bool = True) -> Budget:
+def settle(goal: Goal, tradeoff: Tradeoff, given: bool = True) -> SettledBudget:
     """The budget that a goal comes to; `given` says whether anybody asked for it. `GateError` if out of reach."""
     if isinstance(goal, AtMost):
         return _at_most(goal, tradeoff)
@@ -51,14 +51,14 @@ def settle(goal: Goal, tradeoff: Tradeoff, given: bool = True) -> Budget:
     else:
         raise AssertionError(goal)
     asked_ms = float(tradeoff.latencies_ms[number])
-    return Budget(asked_ms, promised(asked_ms, tradeoff.table), f"{why}: {_in_words(tradeoff, number)}")
+    return SettledBudget(asked_ms, promised(asked_ms, tradeoff.table), f"{why}: {_in_words(tradeoff, number)}")
 
 
 def promised(predicted_ms: float, table: LatencyTable) -> float:
     return predicted_ms * (1 + ALLOWANCE * (table.mean_error or 0.0))
 
 
-def _at_most(goal: AtMost, tradeoff: Tradeoff) -> Budget:
+def _at_most(goal: AtMost, tradeoff: Tradeoff) -> SettledBudget:
     plain, number = plain_budget(goal.latency_ms), tradeoff.best(goal.latency_ms)
     if number is None:
         return plain  # the solver says what is in the way
@@ -70,13 +70,13 @@ def _at_most(goal: AtMost, tradeoff: Tradeoff) -> Budget:
         )
     faster = _as_good(tradeoff, number)
     if faster is None:
-        return Budget(plain.asked_ms, plain.promised_ms, plain.reason, tuple(remarks))
+        return SettledBudget(plain.asked_ms, plain.promised_ms, plain.reason, tuple(remarks))
     fast, slow = (tradeoff.points[i] for i in (faster, number))
     remarks.append(
         f"as good, {slow.latency_ms / fast.latency_ms:.1f} times faster: {fast.latency_ms:.4g} ms, expected to lose "
         f"{_loss(tradeoff, slow, fast)} (`--max-latency-ms {_rounded_up(fast.latency_ms)}`)"
     )
-    return Budget(plain.asked_ms, plain.promised_ms, plain.reason, tuple(remarks), fast)
+    return SettledBudget(plain.asked_ms, plain.promised_ms, plain.reason, tuple(remarks), fast)
 
 
 def _as_good(tradeoff: Tradeoff, number: int) -> int | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from deploynas import __version__, search
 from deploynas.errors import GateError, InputError
 from deploynas.files import now
-from deploynas.pipeline.budget import Budget, plain_budget, settle
+from deploynas.pipeline.budget import SettledBudget, plain_budget, settle
 from deploynas.pipeline.goal import AtMost, NearBest
 from deploynas.pipeline.search_request import SearchRequest
 from deploynas.pipeline.tradeoff import Tradeoff, has_frontier
@@ -51,7 +51,7 @@ def shared_network(request: SearchRequest, on_progress: OnProgress = silent) -> 
     return SearchAnswer(answer.document, (*answer.remarks, budget.reason, *budget.remarks))
 
 
-def budget_of_request(request: SearchRequest) -> Budget | None:
+def budget_of_request(request: SearchRequest) -> SettledBudget | None:
     """What the goal on the only table comes to; None if there is no table, or several."""
     goal = request.wanted
     if goal is None:
@@ -63,7 +63,7 @@ def budget_of_request(request: SearchRequest) -> Budget | None:
     return settle(goal, Tradeoff.build(request), given=request.goal is not None)
 
 
-def state_budget(document: SearchFile, request: SearchRequest, budget: Budget) -> None:
+def state_budget(document: SearchFile, request: SearchRequest, budget: SettledBudget) -> None:
     """Write into a document of one device what its networks are held to, and why."""
     document.budget_reason = ". ".join([budget.reason, *budget.remarks])
     document.as_good = frontier_record(budget.as_good, request.estimator) if budget.as_good else None

@@ -32,29 +32,29 @@ RIVALS = 512
 
 
 @dataclass(frozen=True)
-class Rivals:
+class KnownNetworks:
     """Known networks that a prefix must be able to equal, cheapest first: cost without the fixed part, accuracy."""
 
     cost: np.ndarray
     accuracy: np.ndarray
 
 
-def frontier_rivals(problem: IndexedProblem) -> Rivals:
+def frontier_rivals(problem: IndexedProblem) -> KnownNetworks:
     """Networks near the frontier: what becomes part of it must equal whichever of them cost no more."""
     cost, values = _joined(best_by_sums(problem, weightings(problem, 1), 1))
     accuracy = problem.link(values.T)
     best = merging.undominated(cost, accuracy)
     best = best[np.unique(np.linspace(0, len(best) - 1, RIVALS).astype(int))] if len(best) else best
-    return Rivals(cost[best], accuracy[best])
+    return KnownNetworks(cost[best], accuracy[best])
 
 
-def k_best_rivals(count: int, problem: IndexedProblem) -> Rivals:
+def k_best_rivals(count: int, problem: IndexedProblem) -> KnownNetworks:
     """One of the `count` best networks must equal the least of `count` known ones, whatever it costs."""
     cost, values = _joined(best_by_sums(problem, weightings(problem, count), count))
     distinct = np.unique(np.vstack([cost, values]), axis=1)[1:]  # one network may have been found twice
     if distinct.shape[1] < count:
-        return Rivals(np.empty(0), np.empty(0))
-    return Rivals(np.zeros(1), np.sort(problem.link(distinct.T))[-count:][:1])
+        return KnownNetworks(np.empty(0), np.empty(0))
+    return KnownNetworks(np.zeros(1), np.sort(problem.link(distinct.T))[-count:][:1])
 
 
 def weightings(problem: IndexedProblem, count: int) -> list[np.ndarray]:
@@ -94,7 +94,7 @@ class CompletionBounds:
     """
 
     def __init__(
-        self, problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], Rivals], few: int | None = None
+        self, problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], KnownNetworks], few: int | None = None
     ) -> None:
         self.problem, self.find_rivals = problem, find_rivals
         self.few = FEW if few is None else few
@@ -111,7 +111,7 @@ class CompletionBounds:
         return self.admits(self.following.after_stage(s), cost, values)
 
     @cached_property
-    def _rivals(self) -> Rivals:
+    def _rivals(self) -> KnownNetworks:
         return self.find_rivals(self.problem)
 
     @cached_property
@@ -184,7 +184,7 @@ class _Cells:
 class _Needed:
     """The least second index with which a network of a given cost and first index may be no worse than the known."""
 
-    def __init__(self, problem: IndexedProblem, rivals: Rivals) -> None:
+    def __init__(self, problem: IndexedProblem, rivals: KnownNetworks) -> None:
         room = problem.budget - problem.fixed
         self.room = room + SLACK * abs(problem.budget) if np.isfinite(room) else np.inf
         self.u, v = (_levels(*ends) for ends in zip(*_reach(problem), (U_LEVELS, V_LEVELS), strict=True))

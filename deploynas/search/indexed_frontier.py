@@ -21,7 +21,7 @@ from functools import partial
 import numpy as np
 
 from deploynas.errors import InputError
-from deploynas.search.completion_bounds import CompletionBounds, Rivals, frontier_rivals, k_best_rivals
+from deploynas.search.completion_bounds import CompletionBounds, KnownNetworks, frontier_rivals, k_best_rivals
 from deploynas.search.dominance import undominated
 from deploynas.search.prefixes import Admission, Budget, IndexedProblem, Prefixes, walk
 from deploynas.space.decisions import Choices
@@ -65,7 +65,7 @@ def indexed_k_best(problem: IndexedProblem, count: int) -> IndexedNetworks:
     return _select(networks, np.lexsort((networks.cost, -networks.accuracy))[:count])
 
 
-def _admission(problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], Rivals]) -> Admission:
+def _admission(problem: IndexedProblem, find_rivals: Callable[[IndexedProblem], KnownNetworks]) -> Admission:
     """Bounds are for two indices: with one the lists are short anyway, with more only the budget is looked at."""
     return CompletionBounds(problem, find_rivals) if len(problem.base) == 2 else Budget(problem)
 

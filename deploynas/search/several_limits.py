@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from deploynas.progress import OnProgress, silent
-from deploynas.search.completion_bounds import SLACK, CompletionBounds, Rivals, best_by_sums, weightings
+from deploynas.search.completion_bounds import SLACK, CompletionBounds, KnownNetworks, best_by_sums, weightings
 from deploynas.search.dominance import undominated
 from deploynas.search.feasibility import require_feasible
 from deploynas.search.following import Endings
@@ -136,7 +136,7 @@ class _Admission:
     def __init__(self, problem: Problem, relaxed: list[IndexedProblem], wanted: float) -> None:
         self.costs, self.relaxed = problem.additive, relaxed
         self.indices = len(relaxed[0].base)
-        rivals = Rivals(np.zeros(1), np.array([wanted]))
+        rivals = KnownNetworks(np.zeros(1), np.array([wanted]))
         self.bounds = [CompletionBounds(one, lambda _: rivals, few=0) for one in relaxed]
 
     def after_block(self, s: int, b: int, cost: np.ndarray, values: np.ndarray) -> np.ndarray:
