@@ -1,6 +1,6 @@
 """What searching, inheriting and distilling are worth after fine-tuning, at equal epochs and equal measured latency.
 
-    python benchmarks/finetune.py RUN [--part search weights] [--seeds 3] [--random 8] [--budgets 0.5 1 2]
+    python benchmarks/finetune.py RUN [--part search weights] [--seeds 3] [--random 8] [--budgets 1 0.5 0.7 2]
 
 RUN is the folder of `deploynas run`. Part `search`: the network that the run shipped, and those that its estimator
 finds at multiples of that latency (several seeds), beside random networks of the same measured latency (one seed each)
@@ -24,6 +24,7 @@ from scipy.stats import t as student
 from deploynas import search
 from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.device import Device
+from deploynas.errors import GateError
 from deploynas.files import now, write_json
 from deploynas.latency.hardware import hardware, versions
 from deploynas.latency.measure import measure_networks
@@ -89,7 +90,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu-1t")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--random", type=int, default=8)
-    parser.add_argument("--budgets", type=float, nargs="+", default=[1.0, 0.5, 2.0], help="times the run's own")
+    parser.add_argument("--budgets", type=float, nargs="+", default=[1.0, 0.5, 0.7, 2.0], help="times the run's own")
     options = parser.parse_args()
     folder, device, tuner = RunFolder(options.run), Device.load(options.device), Tuner(options.run)
     files = folder.device(options.device)
@@ -109,10 +110,15 @@ def main() -> None:
         compared = document["search"] = list[dict[str, object]]()
         for times in options.budgets:
             budget_ms = times * table.predict(own)
-            found = own if times == 1 else search(table.space, estimator, [Limit(table, budget_ms)]).architecture
+            try:
+                found = own if times == 1 else search(table.space, estimator, [Limit(table, budget_ms)]).architecture
+            except GateError as error:
+                print(f"\n{error.message}", flush=True)
+                compared.append({"times": times, "budget_ms": budget_ms, "no_network": error.message})
+                continue
             arms = Arms(tuner, device, table, estimator, found)
-            compared.append({"budget_ms": budget_ms, **arms.compared(options.seeds, options.random)})
-        write_json(RESULT, document)
+            compared.append({"times": times, "budget_ms": budget_ms, **arms.compared(options.seeds, options.random)})
+            write_json(RESULT, document)
     if "weights" in options.part:
         document["weights"] = weights(tuner, answer.architectures()[0], options.seeds)
         write_json(RESULT, document)
