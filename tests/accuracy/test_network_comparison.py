@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from deploynas.accuracy.network_comparison import compare_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.space import Architecture, Space
 
-SPACE = dn.Space.load("fashion")
+SPACE = dn.Space.load(Path(__file__).parents[1] / "golden" / "spaces" / "first-fashion.yaml")
 RNG = np.random.default_rng(0)
 TABLE = LatencyTable.from_arrays(
     SPACE, 0.1, [RNG.uniform(0.1, 0.5, (stage.max_depth, len(stage.configs))) for stage in SPACE.stages]

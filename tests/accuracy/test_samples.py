@@ -100,21 +100,22 @@ def test_more_passes_refine_what_is_there(small, tmp_path):
 
 def test_it_stops_when_the_standard_error_is_reached(small):
     samples = Samples(small, Synthetic(small))
-    three, _ = measure_contributions(samples, EstimationSettings(passes=3))
+    three, _ = measure_contributions(samples, EstimationSettings("contributions", passes=3))
     target = three.largest_error * 1.0001
-    found, passes = measure_contributions(samples, EstimationSettings(passes=50, target_se=target))
+    found, passes = measure_contributions(samples, EstimationSettings("contributions", passes=50, target_se=target))
     assert found.largest_error <= target and passes <= 3
 
 
 def test_it_stops_at_the_passes_allowed_when_the_error_is_out_of_reach(small):
-    result = estimate(Samples(small, Synthetic(small)), EstimationSettings(passes=4, target_se=1e-9, unseen=0))
+    settings = EstimationSettings("contributions", passes=4, target_se=1e-9, unseen=0)
+    result = estimate(Samples(small, Synthetic(small)), settings)
     assert result.passes == 4 and not result.reached(1e-9)
 
 
 def test_per_decision_needs_a_pass_for_every_option(small):
     samples = Samples(small, Synthetic(small))
     with pytest.raises(InputError, match=f"takes {1 + len(small.decisions)} passes"):
-        measure_contributions(samples, EstimationSettings(sampling="per-decision", passes=5))
+        measure_contributions(samples, EstimationSettings("contributions", sampling="per-decision", passes=5))
 
 
 @pytest.mark.parametrize(

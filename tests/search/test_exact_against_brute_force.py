@@ -19,7 +19,7 @@ from tiny_problems import (
 )
 
 import deploynas as dn
-from deploynas.errors import GateError, InputError
+from deploynas.errors import GateError
 from deploynas.search.milp import Milp
 from deploynas.search.problem import Limit, Problem
 
@@ -225,20 +225,6 @@ def test_several_limits_on_one_sum_behind_a_link_equal_brute_force(data, k):
     # the integer form tells sums apart by about 1e-9, and no link here is steeper than 40
     np.testing.assert_allclose([r.accuracy for r in found], [a for a, _ in expected], rtol=0, atol=1e-6)
     assert all(r.optimal and r.gap == 0 for r in found)
-
-
-def test_several_limits_on_two_sums_behind_a_link_are_refused_with_what_takes_them():
-    space = tiny_space([((1, 2), 3), ((1, 3), 2)])
-    estimator = random_indexed(space, 0, indices=2)
-    _, tables = random_instance(space, 0, tables=2)
-    limits = [Limit(table, 5.0) for table in tables]
-    with pytest.raises(InputError, match="one limit that adds up") as caught:
-        dn.search(space, estimator, limits)
-    assert "evolution" in caught.value.hint
-    best = brute_force(space, estimator, limits)[0][0]
-    for solver in ("evolution", "best-of"):
-        found = dn.search(space, estimator, limits, solver=solver)
-        assert found.accuracy <= best and not found.optimal and found.gap is None
 
 
 def test_one_sum_behind_a_link_is_found_by_the_integer_form_too(imagenet):
