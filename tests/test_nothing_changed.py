@@ -1,8 +1,9 @@
 """Answers to stored questions, bit for bit: hashes, costs, what every solver finds, ONNX graphs, notation.
 
 `golden/answers.json` was computed once; `bcfw` and `evolution` answered again when they learned to return as many
-different networks as are asked for, each time at least as well as before. A reordering of sums, of random draws or of tie-breaks shows here, and so does
-a node that got another name. Floats are stored as `float.hex`; long answers by the SHA-256 of their canonical JSON.
+different networks as are asked for, each time at least as well as before. A reordering of sums, of random draws or of
+tie-breaks shows here, and so does a node that got another name. Floats are stored as `float.hex`; long answers by the
+SHA-256 of their canonical JSON.
 """
 
 from __future__ import annotations
