@@ -143,6 +143,12 @@ def _say_trust(document: SearchFile) -> None:
         say(f"estimator: {_ranking(validation)} on {validation['networks']} unseen networks")
     else:
         say("estimator: not validated, so its accuracies are for ranking")
+    if validation and validation.get("frontier_mean_error") is not None:
+        error, se = validation["frontier_mean_error"], validation["frontier_mean_error_se"]
+        say(
+            f"where the search goes: expected - measured {100 * error:+.2f} ± {100 * se:.2f} points on "
+            f"{validation['frontier_networks']} networks that the estimator had not been told of"
+        )
     uses = [use for network in networks for use in network.limits]
     if any(use.unit == "ms" and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")
