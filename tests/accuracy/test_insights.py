@@ -184,9 +184,9 @@ def simulation() -> ModuleType:
 
 
 def test_what_is_worth_nothing_is_rarely_said_to_be_worth_something() -> None:
-    """Under the promise, 3 or more of 10 runs have a false claim once in 87 tries."""
+    """A small share of the benchmark, which counts: under the promise, 2 or 3 of 3 runs are wrong once in 138 tries."""
     benchmark, space = simulation(), Space.load("fashion")
     world = benchmark.WORLDS[1]
-    found = benchmark.simulate(space, world, benchmark.contributions, runs=10, images=300, passes=4)
+    found = benchmark.simulate(space, world, benchmark.contributions, runs=3, images=200, passes=3)
     false = {by: benchmark.judged(claims, benchmark.truth_of(space, world))[0] for by, claims in found.items()}
-    assert false["comparisons, shrinking on"] < 3 and false["comparisons, shrinking off"] < 3
+    assert false["comparisons, shrinking on"] < 2 and false["comparisons, shrinking off"] < 2
