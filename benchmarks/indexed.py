@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from deploynas.accuracy.samples import Pass, Samples
 
 HERE = Path(__file__).parent
-PASSES, UNSEEN = (4, 16, 64), 200
 DATA, RESULTS = HERE / "data" / "ofa-mbv3-imagenet.csv", HERE / "results" / "indexed.json"
 
 Fit = Callable[[Space, list[Architecture], np.ndarray], Estimator]
@@ -80,12 +79,14 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--networks", type=int, nargs="*", default=[100, 300, 900])
     parser.add_argument("--supernet", type=Path, action="append", default=[], metavar="RUN")
+    parser.add_argument("--passes", type=int, nargs="+", default=[4, 16, 64], help="of a supernet")
+    parser.add_argument("--unseen", type=int, default=200, help="networks of a supernet to judge on")
     arguments = parser.parse_args()
     document = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if arguments.networks:
         document |= from_networks(arguments.networks, arguments.splits)
     for run in arguments.supernet:
-        found = from_samples(run)
+        found = from_samples(run, arguments.passes, arguments.unseen)
         document["one_shot"] = {**document.get("one_shot", {}), found["data"]: found}
     write_json(RESULTS, document)
 
@@ -121,17 +122,17 @@ class Sampled:
     frontier_networks: int | None
 
 
-def from_samples(run: Path) -> dict:
+def from_samples(run: Path, counts: list[int], unseen_networks: int) -> dict:
     from deploynas.accuracy.samples import Samples, means
     from deploynas.accuracy.validation import noise_ceiling
     from deploynas.pipeline.supernet import open_supernet
 
     opened = open_supernet(run)
     samples = Samples(opened.space, opened.one_shot, opened.samples_folder())
-    unseen = [samples.get("unseen", i) for i in range(UNSEEN)]
+    unseen = [samples.get("unseen", i) for i in range(unseen_networks)]
     measured = means(unseen, "accuracy")
     ceiling = noise_ceiling(unseen, np.random.default_rng(0))
-    rows = [judge_samples(samples, unseen, form, passes) for passes in PASSES for form in sampled_forms(passes)]
+    rows = [judge_samples(samples, unseen, form, passes) for passes in counts for form in sampled_forms(passes)]
     print(f"\n{opened.data.name}: {len(unseen)} unseen networks, standard deviation {100 * measured.std():.2f} points;")
     print(f"two halves of the {samples.measure.images} images agree to tau {ceiling.kendall_tau:.3f}\n")
     print("| form | passes | tau | Spearman | error, points | top quarter | fit, CPU s | frontier, CPU s |")
