@@ -48,15 +48,16 @@ def command(
 
     The same command continues a run that was stopped, as in `train`.
     """
-    from deploynas.pipeline.finetune import FineTuneOptions, finetune, picked, supernet_of
+    from deploynas.pipeline.finetune import FineTuneOptions, finetune, supernet_of
     from deploynas.progress import silent
+    from deploynas.search.result_file import SearchFile
     from deploynas.training.recipe import Recipe
 
     if (search is None) == (text is None):
         raise InputError("give a search result or `--architecture`, one of them")
     if search is None and supernet is None:
         raise InputError("`--architecture` needs `--supernet`")
-    architecture = picked(search, pick) if search else text or ""
+    architecture = SearchFile.load(search).network(pick, search) if search else text or ""
     source = supernet or supernet_of(search or Path())
     recipe = Recipe.for_space(_space_name(source), recipe_name, recipe_changes(changes, seed))
     options = FineTuneOptions(recipe, teacher, from_scratch, search, force)

@@ -128,10 +128,11 @@ def command(
         answer = whole_frontier(request, thin) if frontier else ask(request, on_progress)
     answer.document.refinement = list(rounds)
     _say_all(answer.remarks)
+    if rerank:
+        _rerank(answer.document, rerank, data)
     if measure:
+        _rerank(answer.document, measure, data)
         _time(answer.document, [table.table for table in tables], device_name)
-    if rerank or measure:
-        _rerank(answer.document, rerank or measure or Path(), data)
     _hand_over(answer.document, out, as_json)
 
 
@@ -168,7 +169,7 @@ def _refuse_idle_options(top: int | None, rerank: Path | None, measure: Path | N
 
 
 def _time(document: SearchFile, tables: Sequence[LatencyTable], device_name: str | None) -> None:
-    """Latencies first: they need no supernet, and the machine is quiet."""
+    """After the accuracies: a supernet that is not there is found missing before anything is timed."""
     from deploynas.device import Device
     from deploynas.pipeline.rerank import device_of, differences, time_networks
 

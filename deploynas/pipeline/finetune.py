@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploynas.errors import InputError
 from deploynas.files import content_hash
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
@@ -62,15 +61,6 @@ def fine_tuning_task(supernet: TrainedSupernet, architecture: Architecture, opti
         options.from_scratch,
         NetworkLineage(search=origin(options.search), supernet=origin(supernet.path), teacher=options.teacher),
     )
-
-
-def picked(path: Path, pick: int) -> Architecture:
-    """The network of a search result that has this number, counted from 1, in the order in which they are shown."""
-    file = SearchFile.load(path)
-    records = file.networks or [record.own for record in file.each] or file.frontier
-    if pick > len(records):
-        raise InputError(f"{path} has {len(records)} networks, there is no number {pick}")
-    return file.the_space().architecture(records[pick - 1].choices)
 
 
 def supernet_of(path: Path) -> Path:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.search.frontier import FrontierPoint
 from deploynas.search.problem import UNITS
@@ -144,6 +145,16 @@ class SearchFile(BaseModel):
 
     def the_space(self) -> Space:
         return Space.from_description(self.space)
+
+    def network(self, number: int, where: str | Path = "the search result") -> Architecture:
+        """The one with this number, counted from 1, in the order in which networks are shown."""
+        records = self.networks or [record.own for record in self.each] or self.frontier
+        if not 1 <= number <= len(records):
+            raise InputError(
+                f"{where} has {len(records)} networks, there is no number {number}",
+                hint="`search --top K` and `search --frontier` number more of them",
+            )
+        return self.the_space().architecture(records[number - 1].choices)
 
     def architectures(self) -> list[Architecture]:
         """The networks, best first."""
