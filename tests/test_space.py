@@ -161,7 +161,7 @@ def test_costs_of_one_block_by_hand() -> None:
 def test_resource_tables_add_up_to_the_whole(resource: str, imagenet: Space, rng: np.random.Generator) -> None:
     fixed, blocks = resource_table(imagenet, resource)
     architecture = imagenet.sample(rng)
-    values = [fixed, *(blocks[s][b][c] for s, b, c in architecture.decisions())]
+    values = [fixed, *(blocks[s][b][c] for s, b, c in architecture.blocks())]
     together = max(values) if resource == "peak_memory_bytes" else sum(values)
     assert together == getattr(Costs.of(imagenet, architecture), resource)
 

@@ -52,6 +52,8 @@ def _of_blocks(comparison: ChoiceComparison, network: Architecture) -> list[tupl
 
 def _nearest(network: Architecture, s: int, own: int, aspect: str, candidates: Sequence[int]) -> int:
     """The configuration that has most in common with a block's own, but for the aspect."""
+    if s == len(network.space.stages):
+        return candidates[0]  # an input size has nothing else about it
     configs = network.space.stages[s].configs
     wanted = configs[own].factors()
 

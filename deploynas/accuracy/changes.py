@@ -2,8 +2,8 @@
 
 A change is a step to a neighbouring level: a stage's depth one step up or down (added blocks repeat the last one), a
 factor such as the kernel one step up or down, or another kind of block; in one block, and in all blocks of a stage that
-can make the same step. It is the difference between two whole networks, so it holds for estimators of every kind, and
-for this network only.
+can make the same step; or the next larger or smaller input, where that is open. It is the difference between two whole
+networks, so it holds for estimators of every kind, and for this network only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deploynas.blocks import BlockConfig
 from deploynas.space import Architecture
 from deploynas.space.architecture import part_name
 from deploynas.space.coefficients import Priced
-from deploynas.space.structure import Stage
+from deploynas.space.structure import INPUT_SIZE, Stage
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def single_changes(estimator: StoredEstimator, architecture: Architecture, table
 def _neighbours(architecture: Architecture) -> Iterator[tuple[str, str, Architecture]]:
     """Where, what, and the network that it makes."""
     space = architecture.space
-    for s, (stage, choice) in enumerate(zip(space.stages, architecture.choices, strict=True)):
+    for s, (stage, choice) in enumerate(zip(space.stages, architecture.stages, strict=True)):
 
         def with_stage(own: tuple[int, ...], s: int = s) -> Architecture:
             return space.architecture([*architecture.choices[:s], own, *architecture.choices[s + 1 :]])
@@ -70,6 +70,15 @@ def _neighbours(architecture: Architecture) -> Iterator[tuple[str, str, Architec
             if len(choice) > 1:
                 for b in able:
                     yield part_name(s, b), what, with_stage((*choice[:b], steps[b][what], *choice[b + 1 :]))
+
+    yield from _other_sizes(architecture)
+
+
+def _other_sizes(architecture: Architecture) -> Iterator[tuple[str, str, Architecture]]:
+    space, own = architecture.space, architecture.size_index
+    for beside in _beside(own, range(len(space.sizes))):
+        what = f"{INPUT_SIZE} {space.sizes[own]} → {space.sizes[int(beside)]}"
+        yield "input", what, space.architecture([*architecture.stages, (int(beside),)])
 
 
 def _steps(stage: Stage, c: int) -> dict[str, int]:

@@ -79,12 +79,19 @@ def comparisons_of(decisions: Decisions) -> list[ChoiceComparison]:
     for aspect in aspects:
         for g, group in enumerate(groups):
             columns = [decisions.column(g, i) for i in range(len(group.choices))]
-            found += _factor(decisions, aspect, f"{decisions.group_word} {g + 1}", columns)
+            found += _factor(decisions, aspect, group.name, columns)
     for aspect in aspects:
+        if _decided_once(decisions, aspect):
+            continue  # as the input size is: no matter of a first block
         for i in range(max(len(group.choices) for group in groups)):
             columns = [decisions.column(g, i) for g, group in enumerate(groups) if i < len(group.choices)]
             found += _factor(decisions, aspect, f"{decisions.choice_word} {i + 1}", columns)
     return found
+
+
+def _decided_once(decisions: Decisions, aspect: str) -> bool:
+    choices = [choice for group in decisions.groups for choice in group.choices]
+    return sum(aspect in dict(choice.options[0].factors) for choice in choices) == 1
 
 
 def measured(
@@ -112,7 +119,7 @@ def _depths(decisions: Decisions, g: int) -> list[ChoiceComparison]:
     for i in range(1, len(depths)):
         weights = np.zeros(len(depths))
         weights[i - 1], weights[i] = -1, 1
-        change, place = f"{depths[i - 1]} → {depths[i]}", f"{decisions.group_word} {g + 1}"
+        change, place = f"{depths[i - 1]} → {depths[i]}", decisions.groups[g].name
         added = tuple((g, b) for b in range(depths[i - 1], depths[i]))
         found.append(ChoiceComparison("depth", change, place, decisions, ((g, weights),), added))
     return found

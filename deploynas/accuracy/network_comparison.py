@@ -21,6 +21,7 @@ from deploynas.blocks import BlockConfig
 from deploynas.space import Architecture
 from deploynas.space.architecture import part_name
 from deploynas.space.coefficients import Priced
+from deploynas.space.structure import INPUT_SIZE
 
 ORDERS = 100  # where there are too many to take all
 
@@ -81,7 +82,7 @@ def compare_networks(
 def _steps(after: Architecture, before: Architecture) -> Iterator[_Step]:
     """Blocks that one network lacks come and go with the depth of their stage."""
     space, decisions = after.space, after.space.decisions
-    for s, (own, other) in enumerate(zip(after.choices, before.choices, strict=True)):
+    for s, (own, other) in enumerate(zip(after.stages, before.stages, strict=True)):
         shared = min(len(own), len(other))
         if len(own) != len(other):
             # where `after` is the shallower one its row has nothing there, and nothing takes part
@@ -91,6 +92,9 @@ def _steps(after: Architecture, before: Architecture) -> Iterator[_Step]:
             if own[b] != other[b]:
                 configs = space.stages[s].configs[other[b]], space.stages[s].configs[own[b]]
                 yield _Step(part_name(s, b), _changed(*configs), (decisions.column(s, b),))
+    if after.size_index != before.size_index:
+        sizes = [space.sizes[network.size_index] for network in (before, after)]
+        yield _Step("input", f"{INPUT_SIZE} {sizes[0]} → {sizes[1]}", (decisions.columns - 1,))
 
 
 def _orders(steps: Sequence[_Step], start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

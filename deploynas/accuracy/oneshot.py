@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from deploynas.accuracy.samples import Scores
 from deploynas.space import Architecture
 from deploynas.supernet.extraction import extract
+from deploynas.supernet.input_size import for_any_size
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import as_paths
 
@@ -41,7 +42,8 @@ class SupernetMeasure:
 
     def alone(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> Scores:
         """Of one sub-network cut out, with batch-norm statistics of its own."""
-        network = extract(self.supernet, architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        alone = extract(self.supernet, architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        network = for_any_size(alone, architecture)
         recalibrate(network)
         network.eval()
         return self._scores(lambda images, _: network(images))

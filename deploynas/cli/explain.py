@@ -76,7 +76,7 @@ def _insights(
     from deploynas.accuracy.insights import insights_file, insights_of, worth_here
 
     network = read_network(at, estimator.space) if at is not None else None
-    device, block_ms = (table.device_name, table.block_ms) if table else (None, None)
+    device, block_ms = (table.device_name, table.option_ms()) if table else (None, None)
     if network is None:
         found = insights_of(estimator, block_ms)
         document = insights_file(estimator, found, device)

@@ -37,7 +37,7 @@ FORMS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class IsolatedTable:
-    """The measured parts, before any correction."""
+    """The measured parts at one input size, before any correction."""
 
     space: Space
     fixed_ms: float
@@ -45,8 +45,8 @@ class IsolatedTable:
 
     def terms(self, architecture: Architecture) -> dict[str, float]:
         """The value of every term of a correction, summed over a network."""
-        blocks = [self.space.block(s, b, c) for s, b, c in architecture.decisions()]
-        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in architecture.decisions())
+        blocks = [self.space.block(s, b, c) for s, b, c in architecture.blocks()]
+        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in architecture.blocks())
         return {
             "scale": isolated,
             "constant": 1.0,
@@ -89,7 +89,7 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     candidates = dict.fromkeys([space.smallest(), space.heaviest(), *space.architectures(rows)])
     networks = list(candidates)
     # before anything is measured, what a block does (MACs) and what it moves stand for what it takes
-    rows = np.array([_features(space, network) for network in networks])
+    rows = np.array([_features(network) for network in networks])
     rows /= rows.mean(axis=0)
     picked = list(range(min(2, count, len(networks))))
     while len(picked) < min(count, len(networks)):
@@ -100,24 +100,28 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     return [networks[i] for i in picked]
 
 
-def _features(space: Space, network: Architecture) -> list[float]:
-    blocks = [space.block(s, b, c) for s, b, c in network.decisions()]
-    return [Costs.of(space, network).macs, 1.0, float(len(blocks)), sum(_elements(block) for block in blocks)]
+def _features(network: Architecture) -> list[float]:
+    network = network.at_its_size
+    blocks = [network.space.block(s, b, c) for s, b, c in network.blocks()]
+    return [Costs.of(network.space, network).macs, 1.0, float(len(blocks)), sum(_elements(block) for block in blocks)]
 
 
-def fit(table: IsolatedTable, networks: Sequence[Architecture], measured_ms: Sequence[float]) -> FittedCorrection:
+def fit(
+    tables: Sequence[IsolatedTable], networks: Sequence[Architecture], measured_ms: Sequence[float]
+) -> FittedCorrection:
     """Fitted on all networks: of the methods that are not significantly worse on held-out ones, the richest.
 
-    The richest, since what isolation misses is known to be there; on a noisy machine the errors cannot tell.
+    The richest, since what isolation misses is known to be there; on a noisy machine the errors cannot tell. One
+    correction serves the tables of all input sizes: its terms know the size.
     """
-    terms = [table.terms(network) for network in networks]
+    terms = [tables[network.size_index].terms(network.at_its_size) for network in networks]
     measured = np.asarray(measured_ms, float)
     errors, fitted = {}, {}
     for method, names in FORMS.items():
         if len(networks) < 4 * len(names):
             continue  # too few networks to tell the terms apart
         coefficients = _solve(names, terms, measured)
-        if not _physical(FittedCorrection(method, coefficients, {}).apply(table)):
+        if not all(_physical(FittedCorrection(method, coefficients, {}).apply(table)) for table in tables):
             continue
         fitted[method] = coefficients
         errors[method] = _held_out_errors(names, terms, measured)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from deploynas.blocks import Part
 from deploynas.costs import Costs
 from deploynas.device import Device
 from deploynas.files import now
 from deploynas.latency.correction import IsolatedTable, fit, spread_out
-from deploynas.latency.entries import first_places, network_entry, part_entries
+from deploynas.latency.entries import network_entry, part_entries
 from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
 from deploynas.latency.journal import Journal
 from deploynas.latency.measure import measurements, visit
@@ -29,7 +30,7 @@ from deploynas.latency.table import (
 )
 from deploynas.latency.worker import Entry, Visit
 from deploynas.progress import OnProgress, silent
-from deploynas.space import Architecture, Ragged, Space
+from deploynas.space import Architecture, Space
 
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
 MEMORY_SHARE = 0.25  # of the free memory that loaded networks may take in one worker
@@ -87,7 +88,7 @@ class _Work:
             device,
             space,
             seed,
-            part_entries(space),
+            list(part_entries(space).values()),
             [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
         )
@@ -206,11 +207,11 @@ def _groups(work: _Work, worker: int) -> list[list[Entry]]:
 def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:
     device, space = work.device, work.space
     measured = work.measurements(journal.visits)
-    isolated = IsolatedTable(space, *_isolated_arrays(space, {k: m.latency_ms for k, m in measured.items()}))
+    isolated = _isolated_tables(space, {k: m.latency_ms for k, m in measured.items()})
     networks = [space.architecture(e.choices or []) for e in work.correction]
     correction = fit(isolated, networks, [measured[e.key].latency_ms for e in work.correction])
-    fixed_ms, block_ms = correction.apply(isolated)
-    table = LatencyTable.from_arrays(space, fixed_ms, block_ms)
+    corrected = [LatencyTable.from_arrays(own.space, *correction.apply(own)) for own in isolated]
+    table = LatencyTable.joined(space, corrected)
 
     def compared(entries: list[Entry]) -> list[NetworkMeasurement]:
         return [
@@ -235,17 +236,25 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
         validation=Validation.of(compared(work.validation)),
         provenance=provenance,
     )
-    return LatencyTable(space, table.fixed_ms, table.block_ms, evidence)
+    return replace(table, evidence=evidence)
 
 
-def _isolated_arrays(space: Space, latency_ms: dict[str, float]) -> tuple[float, Ragged]:
-    places = first_places(space)
-    fixed = sum(latency_ms[name] for name, _ in space.fixed_parts())
-    blocks = tuple(
-        tuple(
-            tuple(latency_ms[places[space.block(s, b, c)][0]] for c in range(len(stage.configs)))
-            for b in range(stage.max_depth)
+def _isolated_tables(space: Space, latency_ms: dict[str, float]) -> list[IsolatedTable]:
+    """One for every input size."""
+    entries = part_entries(space)
+
+    def measured_ms(part: Part) -> float:
+        return latency_ms[entries[part].key]
+
+    tables = []
+    for at_size in space.each_size():
+        fixed = sum(measured_ms(part) for _, part in at_size.fixed_parts())
+        blocks = tuple(
+            tuple(
+                tuple(measured_ms(at_size.block(s, b, c)) for c in range(len(stage.configs)))
+                for b in range(stage.max_depth)
+            )
+            for s, stage in enumerate(at_size.stages)
         )
-        for s, stage in enumerate(space.stages)
-    )
-    return fixed, blocks
+        tables.append(IsolatedTable(at_size, fixed, blocks))
+    return tables

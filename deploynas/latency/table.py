@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from deploynas.errors import InputError
@@ -90,66 +91,160 @@ class Evidence(BaseModel):
     provenance: dict[str, Any]
 
 
+class LatencyRecord(BaseModel):
+    """The numbers of a table at one input size."""
+
+    fixed_ms: float
+    block_ms: list[list[list[float]]]
+
+
+class SizeRecord(LatencyRecord):
+    size: int
+
+
 class TableFile(BaseModel):
+    """One input size: `fixed_ms` and `block_ms`. Several to choose from: `sizes`, an entry for each."""
+
     schema_: Literal["deploynas/latency-table"] = Field(default="deploynas/latency-table", alias="schema")
     schema_version: int = 1
     space: dict[str, Any]
     space_hash: str
-    fixed_ms: float
-    block_ms: list[list[list[float]]]
+    fixed_ms: float | None = None
+    block_ms: list[list[list[float]]] | None = None
+    sizes: list[SizeRecord] = []
     evidence: Evidence | None = None
+
+    def table(self, space: Space) -> LatencyTable:
+        if space.sizes:
+            if [record.size for record in self.sizes] != list(space.sizes):
+                raise InputError(f"a table of space `{space.name}` has `sizes` {', '.join(map(str, space.sizes))}")
+            fixed, blocks = [own.fixed_ms for own in self.sizes], [own.block_ms for own in self.sizes]
+            return LatencyTable.from_arrays(space, fixed, blocks)
+        if self.fixed_ms is None or self.block_ms is None:
+            raise InputError("a table has `fixed_ms` and `block_ms`")
+        return LatencyTable.from_arrays(space, self.fixed_ms, self.block_ms)
 
 
 @dataclass(frozen=True)
 class LatencyTable:
-    """Latency of any architecture of a space on one device, in milliseconds for one inference."""
+    """Latency of any architecture of a space on one device, in milliseconds for one inference.
+
+    Of a space that leaves the input size open it is the tables of all sizes, and has no numbers of its own.
+    """
 
     space: Space
     fixed_ms: float
     block_ms: Ragged  # [stage][block][configuration]
     evidence: Evidence | None = None
+    by_size: tuple[LatencyTable, ...] = ()  # in the order of `space.sizes`
 
     @classmethod
-    def from_arrays(cls, space: Space, fixed_ms: float, block_ms: Sequence) -> LatencyTable:
-        fixed = float(fixed_ms)
-        if not 0 <= fixed < float("inf"):
+    def from_arrays(cls, space: Space, fixed_ms: float | Sequence[float], block_ms: Sequence) -> LatencyTable:
+        """`block_ms[s][b][c]`; where the input size is open, lists of both: one entry for every size."""
+        if space.sizes:
+            if not isinstance(fixed_ms, Sequence) or not len(fixed_ms) == len(block_ms) == len(space.sizes):
+                raise InputError(f"fixed_ms and block_ms must have an entry for each of {len(space.sizes)} input sizes")
+            numbers = zip(space.each_size(), fixed_ms, block_ms, strict=True)
+            return cls.joined(space, [cls.from_arrays(*own) for own in numbers])
+        if isinstance(fixed_ms, Sequence) or not 0 <= float(fixed_ms) < math.inf:
             raise InputError(f"fixed_ms must be finite and not negative, got {fixed_ms}")
-        return cls(space, fixed, space.require_blocks(block_ms, "block_ms", minimum=0.0))
+        return cls(space, float(fixed_ms), space.require_blocks(block_ms, "block_ms", minimum=0.0))
+
+    @classmethod
+    def joined(cls, space: Space, by_size: Sequence[LatencyTable]) -> LatencyTable:
+        """The table of a space from those of its input sizes; the one there is where nothing is open."""
+        return cls(space, math.nan, (), by_size=tuple(by_size)) if space.sizes else by_size[0]
 
     @classmethod
     def load(cls, path: str | Path) -> LatencyTable:
         file = parse_json(Path(path), TableFile)
         space = Space.from_description(file.space)
         space.require_hash(file.space_hash, f"{path}: its table")
-        table = cls.from_arrays(space, file.fixed_ms, file.block_ms)
-        return cls(space, table.fixed_ms, table.block_ms, file.evidence)
+        try:
+            table = file.table(space)
+        except InputError as error:
+            raise InputError(f"{path}: {error.message}", hint=error.hint) from error
+        return replace(table, evidence=file.evidence)
 
     def save(self, path: str | Path) -> None:
+        numbers = [(own.fixed_ms, [[list(row) for row in stage] for stage in own.block_ms]) for own in self.each_size()]
+        sizes = [
+            SizeRecord(size=size, fixed_ms=fixed, block_ms=blocks)
+            for size, (fixed, blocks) in zip(self.space.sizes, numbers, strict=False)
+        ]
+        fixed_ms, block_ms = (None, None) if sizes else numbers[0]
         file = TableFile(
             space=self.space.describe(),
             space_hash=self.space.hash,
-            fixed_ms=self.fixed_ms,
-            block_ms=[[list(row) for row in stage] for stage in self.block_ms],
+            fixed_ms=fixed_ms,
+            block_ms=block_ms,
+            sizes=sizes,
             evidence=self.evidence,
         )
-        write_json(Path(path), file.model_dump(by_alias=True))
+        absent = {"fixed_ms", "block_ms"} if sizes else {"sizes"}
+        write_json(Path(path), file.model_dump(by_alias=True, exclude=absent))
+
+    def each_size(self) -> tuple[LatencyTable, ...]:
+        """The table of every input size; itself where there is one."""
+        return self.by_size or (self,)
+
+    def at(self, architecture: Architecture) -> LatencyTable:
+        """The table of a network's input size."""
+        return self.each_size()[architecture.size_index]
 
     def predict(self, architecture: Architecture) -> float:
         """Milliseconds of the whole network, fixed parts included (eq. 5)."""
         self.space.require_member(architecture)
+        own = self.at(architecture)
         # plain additions in network order, as the search makes them; `sum` compensates since Python 3.12
         total = 0.0
-        for s, b, c in architecture.decisions():
-            total += self.block_ms[s][b][c]
-        return self.fixed_ms + total
+        for s, b, c in architecture.blocks():
+            total += own.block_ms[s][b][c]
+        return own.fixed_ms + total
+
+    def predict_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Of many networks at once, up to rounding."""
+        found, groups = np.empty(len(rows)), self.space.decisions.groups[: len(self.space.stages)]
+        active = self.space.decisions.active(rows)
+        for i, own in enumerate(self.each_size()):
+            there = rows[:, -1] == i if self.by_size else np.full(len(rows), True)
+            # beside blocks nothing costs: no depth, and the size is in the numbers
+            block_ms = [*own.block_ms, *([[[0.0] * len(self.by_size)]] if self.by_size else [])]
+            depths = [*([0.0] * len(group.depths) for group in groups), *([[0.0]] if self.by_size else [])]
+            found[there] = own.fixed_ms + active[there] @ self.space.decisions.flat(depths, block_ms)
+        return found
+
+    def option_ms(self) -> Ragged:
+        """What every option takes, in the mean over the other decisions: `block_ms`, and behind it the input sizes.
+
+        Of a size that is the latency of a whole network.
+        """
+        if not self.by_size:
+            return self.block_ms
+        stages = range(len(self.space.stages))
+        means = [np.mean([own.block_ms[s] for own in self.by_size], axis=0).tolist() for s in stages]
+        whole = [own.mean_ms() for own in self.by_size]
+        return tuple(tuple(tuple(row) for row in stage) for stage in [*means, [whole]])
+
+    def mean_ms(self) -> float:
+        """Of a network whose decisions are drawn, at one input size."""
+        total = self.fixed_ms
+        for stage, rows in zip(self.space.stages, self.block_ms, strict=True):
+            for b, row in enumerate(rows):
+                taking_part = sum(depth > b for depth in stage.depths) / len(stage.depths)
+                total += taking_part * float(np.mean(row))
+        return total
 
     def cost(self, budget: float = math.inf) -> Cost:
         """What a search adds up; without a budget it limits nothing."""
-        if not 0 <= self.fixed_ms < math.inf:
-            raise InputError(f"fixed_ms must be finite and not negative, got {self.fixed_ms}")
-        blocks = self.space.require_blocks(self.block_ms, f"the table of {self.device_name}", minimum=0.0)
         name = f"latency_ms on {self.device_name}"
-        return Cost(name, "sum", "ms", self.fixed_ms, arrays(blocks), budget, self.mean_error)
+        costs = []
+        for own in self.each_size():
+            if not 0 <= own.fixed_ms < math.inf:
+                raise InputError(f"fixed_ms must be finite and not negative, got {own.fixed_ms}")
+            blocks = own.space.require_blocks(own.block_ms, f"the table of {self.device_name}", minimum=0.0)
+            costs.append(Cost(name, "sum", "ms", own.fixed_ms, arrays(blocks), budget, self.mean_error))
+        return Cost.joined(costs)
 
     @property
     def device_name(self) -> str:

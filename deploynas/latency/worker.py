@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from deploynas import graph
+from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.session import Session
@@ -30,6 +31,7 @@ class Entry(BaseModel):
     key: str
     kind: Literal["part", "block", "network", "file"]
     block: tuple[int, int, int] | None = None  # stage, block, configuration
+    size: int | None = None  # of the input, for parts of a space that leaves it open
     choices: list[list[int]] | None = None
     path: str | None = None
     shapes: dict[str, tuple[int, ...]] = {}
@@ -58,11 +60,15 @@ def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
         return Path(entry.path or "")
     if entry.kind == "network":
         parts = space.parts(space.architecture(entry.choices or []))
-    elif entry.block:
-        parts = [("part", space.block(*entry.block))]
     else:
-        parts = [("part", dict(space.fixed_parts())[entry.key])]
+        parts = [("part", _part(entry, space if entry.size is None else space.at(entry.size)))]
     return graph.random_bytes(parts, graph.Form(device.batch, device.precision))
+
+
+def _part(entry: Entry, space: Space) -> Part:
+    if entry.block:
+        return space.block(*entry.block)
+    return dict(space.fixed_parts())[entry.key.removeprefix(f"{entry.size}/")]
 
 
 def measure(plan: Plan) -> None:

@@ -89,7 +89,8 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
         for precision in made.benches:
             name = space.name if precision == "fp32" else f"{space.name}_int8"
             content = (stage / MODEL[precision]).read_bytes()
-            write_repository(stage / "triton", name, content, space, report.data.classes, device)
+            built = architecture.at_its_size.space
+            write_repository(stage / "triton", name, content, built, report.data.classes, device)
     report.save(stage / "report.json")
     (stage / "report.html").write_text(html(report), encoding="utf-8")
     (stage / "report.md").write_text(markdown(report), encoding="utf-8")

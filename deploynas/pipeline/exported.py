@@ -61,10 +61,11 @@ def export_network(network: Path, batches: Batches, device: Device, stage: Path,
     architecture, data = checkpoint.architecture, batches.data
     if architecture is None:
         raise InputError(f"{network} holds a supernet, expected one network", hint="`deploynas finetune` makes one")
+    batches = batches.at_the_size_of(architecture)
     require_within(device, architecture)
     record = CheckpointRecord.of(checkpoint)
     metadata = Metadata(
-        preprocessing=preprocessing(data, architecture.space),
+        preprocessing=preprocessing(data, batches.space),
         labels=list(data.classes),
         data=record.data.public() if record.data else None,
         validation_accuracy=record.validation_accuracy,

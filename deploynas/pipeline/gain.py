@@ -20,6 +20,7 @@ from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.report.gain import ComparedNetwork, GainRecord, Judgement, Part, Role, RoleAccuracy
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.input_size import for_any_size
 from deploynas.training.evaluation import right_images
 
 RANDOM = 8  # random networks that are compared
@@ -143,7 +144,8 @@ def fine_tuned_judgement(
     subset = data.test if data.test is not None else data.validation
 
     def right(network: Architecture) -> np.ndarray:
-        return right_images(load_checkpoint(fine_tune(network)).model, supernet.batches, subset)
+        model = for_any_size(load_checkpoint(fine_tune(network)).model, network)
+        return right_images(model, supernet.batches, subset)
 
     found = {role: np.stack([right(n) for n in of_role]) for role, of_role in compared.by_role.items()}
     return Judgement(weights="fine-tuned", part=part, images=len(subset), roles=judged(found))

@@ -26,7 +26,7 @@ def expected_network(architecture: Architecture, estimator: StoredEstimator, tab
         interval=expectation.interval(),
         params=costs.params,
         macs=costs.macs,
-        fixed_ms=table.fixed_ms,
+        fixed_ms=table.at(architecture).fixed_ms,
         blocks=[
             ExpectedBlock(name=name, text=part.words(), shape=_shape(part), predicted_ms=ms)
             for name, part, ms in _priced_parts(architecture, table)
@@ -36,12 +36,12 @@ def expected_network(architecture: Architecture, estimator: StoredEstimator, tab
 
 def _priced_parts(architecture: Architecture, table: LatencyTable | None) -> list[tuple[str, Part, float | None]]:
     """In network order, with what the table says; it has no entries of fixed parts."""
-    decided, priced = architecture.decisions(), list[tuple[str, Part, float | None]]()
+    decided, priced = architecture.blocks(), list[tuple[str, Part, float | None]]()
     for name, part in architecture.space.parts(architecture):
         ms = None
         if part.role == "block":
             s, b, c = next(decided)
-            ms = table.block_ms[s][b][c] if table else None
+            ms = table.at(architecture).block_ms[s][b][c] if table else None
         priced.append((name, part, ms))
     return priced
 

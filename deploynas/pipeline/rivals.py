@@ -17,7 +17,8 @@ MOST_DRAWN = 400_000  # a second or two; at the ends of a space hardly any rando
 def uniform_networks(space: Space) -> list[Architecture]:
     """Every block of every stage with the same configuration, and every stage at the same step of its depths.
 
-    A stage that lacks a configuration takes its nearest one; a stage with fewer depths stops at its last.
+    A stage that lacks a configuration takes its nearest one; a stage with fewer depths stops at its last. Where the
+    input size is open, at every size.
     """
     configs = dict.fromkeys(config for stage in space.stages for config in stage.configs)
     steps = max(len(stage.depths) for stage in space.stages)
@@ -26,7 +27,8 @@ def uniform_networks(space: Space) -> list[Architecture]:
         for config in configs
         for step in range(steps)
     )
-    return [space.architecture(choices) for choices in found]
+    sizes = [[(i,)] for i in range(len(space.sizes))] or [[]]
+    return [space.architecture([*choices, *size]) for size in sizes for choices in found]
 
 
 def random_networks(
@@ -38,12 +40,11 @@ def random_networks(
     """
     space, wanted_ms = table.space, table.predict(like)
     decisions = space.decisions
-    block_ms = decisions.flat([[0.0] * len(group.depths) for group in decisions.groups], table.block_ms)
     close = dict.fromkeys([like.choices])
     nearest: dict[tuple, float] = {}
     for _ in range(MOST_DRAWN // DRAWN_AT_ONCE):
         rows = decisions.draw(DRAWN_AT_ONCE, rng)
-        off = np.abs((table.fixed_ms + decisions.active(rows) @ block_ms) / wanted_ms - 1)
+        off = np.abs(table.predict_rows(rows) / wanted_ms - 1)
         close |= dict.fromkeys(decisions.choices_of(row) for row in rows[off < CLOSE])
         if len(close) > count:
             return [space.architecture(choices) for choices in list(close)[1 : count + 1]]

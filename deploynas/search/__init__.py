@@ -56,14 +56,14 @@ def search(
     closest.
     """
     from deploynas.errors import InputError
+    from deploynas.search.every_size import solve
     from deploynas.search.problem import Problem
     from deploynas.search.result import describe
-    from deploynas.search.solver import load_solver
 
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
         raise InputError(f"top must be a whole number of at least 1, got {top!r}")
     problem = Problem.build(space, estimator, limits)
-    solutions = load_solver(solver, seed).solve(problem, top or 1, on_progress)
+    solutions = solve(problem, solver, seed, top or 1, on_progress)
     results = [describe(problem, estimator, solution) for solution in solutions]
     return results if top is not None else results[0]
 

@@ -96,7 +96,7 @@ class Evolution:
 
 
 def _drawn(evaluator: Evaluator, rng: np.random.Generator, count: int) -> Networks:
-    return Networks.from_rows(evaluator.decisions, evaluator.decisions.draw(count, rng))
+    return Networks.from_rows(evaluator.decisions, evaluator.problem.draw(count, rng))
 
 
 class _Draw(Protocol):

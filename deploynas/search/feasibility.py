@@ -51,21 +51,21 @@ def cheapest_network(problem: Problem, cost: Cost) -> Architecture:
 
     Costs are not negative, so fewest blocks, each with its cheapest configuration.
     """
-    return _extreme(problem, cost, largest=False)
+    return min(_extremes(problem, cost, largest=False), key=cost.total)
 
 
 def dearest_network(problem: Problem, cost: Cost) -> Architecture:
     """The most costly network that limits on a maximum allow (there must be one)."""
-    return _extreme(problem, cost, largest=True)
+    return max(_extremes(problem, cost, largest=True), key=cost.total)
 
 
 def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[CostRange]:
     """What every limit's cost ranges over in the whole space, before anything is solved."""
     free = problem.without([cost.name for cost in problem.costs])
     decisions = problem.space.decisions
-    drawn = Networks.from_rows(decisions, decisions.draw(networks, np.random.default_rng(seed)))
+    rows = decisions.draw(networks, np.random.default_rng(seed))
     ranges = []
-    for cost, costs in zip(problem.costs, Evaluator(problem).costs(drawn), strict=True):
+    for cost, costs in zip(problem.costs, _costs(problem, rows), strict=True):
         ranges.append(
             CostRange(
                 cost,
@@ -78,9 +78,27 @@ def cost_ranges(problem: Problem, networks: int = 4096, seed: int = 0) -> list[C
     return ranges
 
 
+def _costs(problem: Problem, rows: np.ndarray) -> np.ndarray:
+    """[limit][network]; each at its own input size, which is the last column where that is open."""
+    found = np.empty((len(problem.costs), len(rows)))
+    for apart in problem.each_size():
+        own = np.full(len(rows), True) if apart.size_index is None else rows[:, -1] == apart.size_index
+        found[:, own] = Evaluator(apart).costs(Networks.from_rows(problem.space.decisions, rows[own]))
+    return found
+
+
+def _extremes(problem: Problem, cost: Cost, largest: bool) -> list[Architecture]:
+    """One for every input size at which limits on a maximum allow any."""
+    return [
+        _extreme(apart, cost if apart is problem else cost.at(i), largest)
+        for i, apart in enumerate(problem.each_size())
+        if not _forbidden_everywhere(apart)
+    ]
+
+
 def _extreme(problem: Problem, cost: Cost, largest: bool) -> Architecture:
     choices = []
-    for s in range(len(problem.space.stages)):
+    for s in range(len(problem.space.decisions.groups)):
         usable = _usable_depths(problem, s)
         costs = np.where(problem.allowed[s], cost.blocks[s], -np.inf if largest else np.inf)
         picked = costs.argmax(axis=1) if largest else costs.argmin(axis=1)
@@ -95,16 +113,26 @@ def _usable_depths(problem: Problem, s: int) -> list[int]:
 
 
 def _forbidden_everywhere(problem: Problem) -> bool:
-    return not all(_usable_depths(problem, s) for s in range(len(problem.space.stages)))
+    def possible(apart: Problem) -> bool:
+        fixed_fits = all(cost.fixed <= cost.budget for cost in apart.costs if cost.kind == "max")
+        return fixed_fits and all(_usable_depths(apart, s) for s in range(len(apart.space.decisions.groups)))
+
+    return not any(map(possible, problem.each_size()))
 
 
 def _together(problem: Problem) -> Architecture:
     """Each limit can be kept alone; can all at once? Minimise the largest cost / budget."""
-    nearest = nearest_network(problem)
+
+    def most_over(network: Architecture) -> float:
+        return max((c.total(network) / c.budget for c in problem.additive), default=0.0)
+
+    nearest = min(
+        (nearest_network(apart) for apart in problem.each_size() if not _forbidden_everywhere(apart)), key=most_over
+    )
     if problem.allows(nearest):
         return nearest
     shown = "; ".join(f"{c.name} {show(c.total(nearest))} of {show(c.budget)}" for c in problem.additive)
-    over = max(c.total(nearest) / c.budget for c in problem.additive)
+    over = most_over(nearest)
     raise GateError(
         f"each limit can be met alone but not all together: the network that comes closest needs {shown}",
         hint=f"raise the budgets by {np.ceil(1000 * (over - 1)) / 10:g} % or more, or leave a limit out",

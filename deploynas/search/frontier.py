@@ -152,17 +152,34 @@ def frontier(space: Space, estimator: Estimator, table: Priced, limits: Sequence
 
 
 def problem_frontier(problem: Problem) -> Frontier:
-    """The frontier of a problem with one additive limit, up to its budget; empty if nothing fits."""
+    """The frontier of a problem with one additive limit, up to its budget; empty if nothing fits.
+
+    Where the input size is open, what no network of any size beats.
+    """
     if not isinstance(problem.objective, (SeparableObjective, IndexedObjective)):
         raise cannot_maximise("the frontier", problem.objective)
-    (cost,) = problem.additive
-    networks = _undominated_networks(problem, problem.objective, cost)
+    networks = _joined([_undominated_networks(apart, problem.objective) for apart in problem.each_size()])
     # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal, and a link two scores
     kept = undominated(networks.cost, networks.value)
     return Frontier(problem.space, networks, problem.objective.scale, kept)
 
 
-def _undominated_networks(problem: Problem, objective: SeparableObjective | IndexedObjective, cost: Cost) -> _Networks:
+def _joined(lists: Sequence[_Networks]) -> _Networks:
+    """One list of several."""
+    if len(lists) == 1:
+        return lists[0]
+    starts = np.cumsum([0, *(len(own.cost) for own in lists)])
+
+    def choices(i: int) -> Choices:
+        which = int(np.searchsorted(starts, i, side="right")) - 1
+        return lists[which].choices(i - int(starts[which]))
+
+    cost, value = (np.concatenate(all_of) for all_of in zip(*((own.cost, own.value) for own in lists), strict=True))
+    return _Networks(cost, value, choices)
+
+
+def _undominated_networks(problem: Problem, objective: SeparableObjective | IndexedObjective) -> _Networks:
+    (cost,) = problem.additive
     if any(other.fixed > other.budget for other in problem.costs):
         nothing = Layer(np.empty(0), np.empty(0))
         return _Networks(nothing.cost, nothing.value, nothing.choices)

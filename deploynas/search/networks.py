@@ -141,7 +141,9 @@ class Evaluator:
     def within(self, networks: Networks) -> np.ndarray:
         """Which networks keep every limit."""
         budgets = np.array([cost.budget for cost in self.problem.costs])
-        return np.asarray((self.costs(networks) <= budgets[:, None]).all(axis=0))
+        kept = np.asarray((self.costs(networks) <= budgets[:, None]).all(axis=0))
+        size = self.problem.size_index
+        return kept if size is None else kept & (networks.configs[:, -1, 0] == size)
 
     def canonical_rows(self, networks: Networks) -> np.ndarray:
         """Equal for equal networks: what was drawn for blocks that take no part is left out."""

@@ -17,6 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Problem:
     space: Space
     objective: Objective
     costs: tuple[Cost, ...]
+    size_index: int | None = None  # the input size of all its networks, where the space leaves that open; None: any
 
     @classmethod
     def build(cls, space: Space, estimator: Estimator, limits: Sequence[Limit]) -> Problem:
@@ -71,15 +73,32 @@ class Problem:
         """The limits that couple decisions with each other."""
         return tuple(cost for cost in self.costs if cost.kind == "sum")
 
+    @property
+    def any_size(self) -> bool:
+        """Whether networks of several input sizes may be the answer: then costs have no coefficients yet."""
+        return bool(self.space.sizes) and self.size_index is None
+
+    def each_size(self) -> tuple[Problem, ...]:
+        """The problem apart for every input size that is open; the best of their answers is the answer."""
+        if not self.any_size:
+            return (self,)
+        return tuple(
+            replace(self, costs=tuple(cost.at(i) for cost in self.costs), size_index=i)
+            for i in range(len(self.space.sizes))
+        )
+
     @cached_property
     def allowed(self) -> tuple[np.ndarray, ...]:
         """[stage] -> [block][configuration]: what the limits on a maximum leave to choose from."""
+        assert not self.any_size, "what a block costs depends on the input size: `each_size`"
         groups = self.space.decisions.groups
         allowed = [np.ones((len(group.choices), len(group.choices[0].options)), dtype=bool) for group in groups]
         for cost in self.costs:
             if cost.kind == "max":
                 for s, blocks in enumerate(cost.blocks):
                     allowed[s] &= blocks <= cost.budget
+        if self.size_index is not None:
+            allowed[-1] &= np.arange(len(self.space.sizes)) == self.size_index
         return tuple(allowed)
 
     def score(self, architecture: Architecture) -> float:
@@ -88,7 +107,15 @@ class Problem:
 
     def allows(self, architecture: Architecture) -> bool:
         """Whether the network keeps every limit."""
-        return all(cost.allows(architecture) for cost in self.costs)
+        own_size = self.size_index in (None, architecture.size_index)
+        return own_size and all(cost.allows(architecture) for cost in self.costs)
+
+    def draw(self, networks: int, rng: np.random.Generator) -> np.ndarray:
+        """Rows of random networks, whatever they cost: every decision uniform, but for an input size that is given."""
+        rows = self.space.decisions.draw(networks, rng)
+        if self.size_index is not None:
+            rows[:, -1] = self.size_index
+        return rows
 
     def without(self, dropped: Sequence[str]) -> Problem:
         """The same problem with some limits left out."""
@@ -106,8 +133,9 @@ def table_cost(space: Space, table: Priced, budget: float = math.inf) -> Cost:
 
 def resource_cost(space: Space, resource: str, budget: float = math.inf) -> Cost:
     """A resource as a limit: computed, so without an error."""
-    fixed, blocks = resource_table(space, resource)
-    return Cost(resource, "sum" if resource in ADDITIVE else "max", UNITS[resource], fixed, arrays(blocks), budget)
+    kind: Literal["sum", "max"] = "sum" if resource in ADDITIVE else "max"
+    tables = [resource_table(one, resource) for one in space.each_size()]
+    return Cost.joined([Cost(resource, kind, UNITS[resource], fixed, arrays(own), budget) for fixed, own in tables])
 
 
 def _limited(space: Space, limit: Limit) -> Cost:

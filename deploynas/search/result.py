@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from deploynas.costs import Costs
+from deploynas.search.every_size import solve
 from deploynas.search.problem import Limit, Problem
-from deploynas.search.solver import Solution, load_solver
+from deploynas.search.solver import Solution
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Estimator, Scale, Unit
 
@@ -130,5 +131,5 @@ def one_each(
     for cost in problem.costs[: len(devices)]:
         others = [c.name for c in problem.costs[: len(devices)] if c.name != cost.name]
         alone = problem.without(others)
-        results.append(describe(alone, estimator, load_solver(solver, seed).solve(alone)[0]))
+        results.append(describe(alone, estimator, solve(alone, solver, seed)[0]))
     return tuple(results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from deploynas.blocks import BlockConfig
@@ -18,7 +19,7 @@ class Architecture:
     """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
 
     space: Space
-    choices: Choices  # choices[s][b]: index into space.stages[s].configs
+    choices: Choices  # choices[s][b]: index into space.stages[s].configs; behind them the input size, if it is open
 
     def __post_init__(self) -> None:
         self.space.decisions.require_choices(self.choices)
@@ -47,15 +48,31 @@ class Architecture:
         return from_text(text, space)
 
     @property
+    def stages(self) -> Choices:
+        """The choices of blocks, without that of the input size."""
+        return self.choices[: len(self.space.stages)]
+
+    @property
     def depths(self) -> tuple[int, ...]:
-        return tuple(len(choice) for choice in self.choices)
+        return tuple(len(choice) for choice in self.stages)
+
+    @property
+    def size_index(self) -> int:
+        """Which of the space's input sizes it takes; 0 where there is one."""
+        return self.choices[-1][0] if self.space.sizes else 0
+
+    @cached_property
+    def at_its_size(self) -> Architecture:
+        """The same network in the space of its input size alone: what it builds depends on that."""
+        space = self.space
+        return Architecture(space.at(space.sizes[self.size_index]), self.stages) if space.sizes else self
 
     def config(self, s: int, b: int) -> BlockConfig:
         return self.space.stages[s].configs[self.choices[s][b]]
 
-    def decisions(self) -> Iterator[tuple[int, int, int]]:
+    def blocks(self) -> Iterator[tuple[int, int, int]]:
         """(stage, block, configuration) of every block that takes part, in network order."""
-        return ((s, b, c) for s, stage in enumerate(self.choices) for b, c in enumerate(stage))
+        return ((s, b, c) for s, stage in enumerate(self.stages) for b, c in enumerate(stage))
 
 
 def part_name(s: int, b: int) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
@@ -278,13 +278,32 @@ class Cost:
     blocks: tuple[np.ndarray, ...]  # [stage] -> [block][configuration], not negative
     budget: float = math.inf
     relative_error: float | None = None  # validated, of a prediction; None: not known (or exact, for a resource)
+    # of a space that leaves the input size open, every block costs something else at every size: the cost at each, and
+    # no coefficients of its own
+    by_size: tuple[Cost, ...] = ()
+
+    @classmethod
+    def joined(cls, by_size: Sequence[Cost]) -> Cost:
+        """One cost of the costs at every input size."""
+        first = by_size[0]
+        return replace(first, fixed=math.nan, blocks=(), by_size=tuple(by_size)) if len(by_size) > 1 else first
+
+    def at(self, size_index: int) -> Cost:
+        """The cost of networks with this input size, which is no longer a choice that costs anything."""
+        if not self.by_size:
+            return self
+        nothing = np.zeros((1, len(self.by_size)))
+        own = self.by_size[size_index]
+        return replace(own, name=self.name, budget=self.budget, blocks=(*own.blocks, nothing))
 
     def total(self, architecture: Architecture) -> float:
         """Of the whole network, added up in network order with the fixed part last."""
+        if self.by_size:
+            return self.by_size[architecture.size_index].total(architecture)
         if self.kind == "max":
-            return max([self.fixed, *(float(self.blocks[s][b, c]) for s, b, c in architecture.decisions())])
+            return max([self.fixed, *(float(self.blocks[s][b, c]) for s, b, c in architecture.blocks())])
         total = 0.0
-        for s, b, c in architecture.decisions():
+        for s, b, c in architecture.blocks():
             total += float(self.blocks[s][b, c])
         return self.fixed + total
 

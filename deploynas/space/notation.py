@@ -3,7 +3,8 @@
 `ir` is the inverted residual (each kind in `blocks/` has its own code), `ds` depthwise separable, `cn` convolution; `r`
 repeats, `k` kernel, `s` stride, `e` expansion ratio, `c` output channels, `n` activation, `se` squeeze-and-excitation
 ratio. A whole network is written as blocks separated by spaces and stages separated by ` | `, the fixed parts included,
-so that `[s.split() for s in text.split("|")]` is what timm's `decode_arch_def` takes.
+so that `[s.split() for s in text.split("|")]` is what timm's `decode_arch_def` takes. Where the input size is decided
+too, it stands behind an `@` at the very end, which timm's notation does not have: `... | cn_r1_k1_s1_c960_nhs @192`.
 """
 
 from __future__ import annotations
@@ -28,18 +29,21 @@ def to_arch_def(architecture: Architecture) -> list[list[str]]:
     """The nested lists that timm's `decode_arch_def` reads."""
     space = architecture.space
     stages = [[space.first.notation()]] if space.first else []
-    for s, choice in enumerate(architecture.choices):
+    for s, choice in enumerate(architecture.stages):
         stages.append([architecture.config(s, b).notation(space.place(s, b)) for b in range(len(choice))])
     return [*stages, [space.head.notation()]]
 
 
 def to_text(architecture: Architecture) -> str:
-    return " | ".join(" ".join(stage) for stage in to_arch_def(architecture))
+    text = " | ".join(" ".join(stage) for stage in to_arch_def(architecture))
+    space = architecture.space
+    return f"{text} @{space.sizes[architecture.size_index]}" if space.sizes else text
 
 
 def from_text(text: str, space: Space) -> Architecture:
     """Parse a network of the space; the fixed parts may be left out, and are checked when they are there."""
-    stages = _searched_stages(_nested(text), space)
+    blocks_text, at, size = text.partition("@")
+    stages = _searched_stages(_nested(blocks_text), space)
     if len(stages) != len(space.stages):
         raise InputError(
             f"space `{space.name}` has {len(space.stages)} searched stages, the notation has {len(stages)}",
@@ -49,7 +53,21 @@ def from_text(text: str, space: Space) -> Architecture:
     for s, blocks in enumerate(stages):
         written = [block for text in blocks for block in _repeated(text)]
         choices.append([_config_index(space, s, b, block) for b, block in enumerate(written)])
-    return space.architecture(choices)
+    return space.architecture([*choices, *_size_choice(space, size if at else None)])
+
+
+def _size_choice(space: Space, text: str | None) -> list[list[int]]:
+    """The choice of the input size, as the last one of a network; none where there is nothing to choose."""
+    if not space.sizes and text is None:
+        return []
+    known = space.sizes or (space.height,) * (space.height == space.width)
+    listed = ", ".join(f"`@{size}`" for size in known)
+    if text is None:
+        raise InputError(f"space `{space.name}` leaves the input size open", hint=f"end with one of {listed}")
+    if not text.strip().isdecimal() or int(text) not in known:
+        hint = f"one of {listed}" if listed else "leave it out"
+        raise InputError(f"`@{text.strip()}` is no input size of space `{space.name}`", hint=hint)
+    return [[known.index(int(text))]] if space.sizes else []
 
 
 def _nested(text: str) -> list[list[str]]:

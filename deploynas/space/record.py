@@ -41,3 +41,4 @@ class SpaceRecord(BaseModel):
     head_features: int
     head_hidden: int | None
     head_activation: str
+    sizes: list[int] = []  # input sizes to choose from; empty: there is one

@@ -27,6 +27,7 @@ def _rising(values: list) -> list:
 
 
 Width = Annotated[int, Field(ge=8, le=8192), AfterValidator(_multiple_of_8)]
+Size = Annotated[int, Field(ge=8, le=4096)]
 Depth = Annotated[int, Field(ge=1, le=64)]
 Stride = Literal[1, 2]
 
@@ -36,9 +37,32 @@ class _Strict(BaseModel):
 
 
 class InputFile(_Strict):
+    """One input size, `height` and `width`, or square ones to choose from, `sizes`."""
+
     channels: int = Field(ge=1, le=64)
-    height: int = Field(ge=8, le=4096)
-    width: int = Field(ge=8, le=4096)
+    height: Size | None = None
+    width: Size | None = None
+    sizes: Annotated[list[Size], Field(min_length=1, max_length=64), AfterValidator(_rising)] | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> InputFile:
+        given = [name for name in ("height", "width") if getattr(self, name) is not None]
+        if self.sizes is None and len(given) < 2:
+            raise ValueError("have `height` and `width`, or `sizes`")
+        if self.sizes is not None and given:
+            raise ValueError(f"have `sizes`, or {' and '.join(f'`{name}`' for name in given)}, not both")
+        return self
+
+    def largest(self) -> tuple[int, int]:
+        """Height and width."""
+        if self.sizes is not None:
+            return self.sizes[-1], self.sizes[-1]
+        assert self.height is not None and self.width is not None
+        return self.height, self.width
+
+    def open_sizes(self) -> tuple[int, ...]:
+        """One size is nothing to choose from."""
+        return tuple(self.sizes) if self.sizes and len(self.sizes) > 1 else ()
 
 
 class StemFile(_Strict):

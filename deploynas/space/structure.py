@@ -2,13 +2,14 @@
 
 A space is a fixed stem, an optional fixed first block, stages of searched blocks, and a fixed head. A stage picks its
 depth, and each of its blocks picks a configuration of one of the kinds in `blocks/`. Channel arithmetic follows timm,
-so every architecture is also a timm model.
+so every architecture is also a timm model. The input size may be decided too; what a network then builds is that of the
+space with its size alone (`Space.at`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -27,6 +28,7 @@ from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, 
 from deploynas.space.record import SpaceRecord
 from deploynas.space.schema import SpaceFile, StageFile
 
+INPUT_SIZE = "input size"  # the factor by which its options differ
 PRESETS = ("fashion", "imagenet", "ofa-mbv3")
 
 
@@ -62,6 +64,7 @@ class Space:
     head_features: int
     head_hidden: int | None
     head_activation: str
+    sizes: tuple[int, ...] = ()  # of a square input, to choose from, rising; empty: there is one
 
     @classmethod
     def load(cls, source: str | Path) -> Space:
@@ -82,16 +85,16 @@ class Space:
             return Stage(spec.out, spec.stride, spec.activation, tuple(spec.depths), spec.configs())
 
         spec = read_yaml(path, SpaceFile)
-        first = None
+        first, (input_height, input_width) = None, spec.input.largest()
         if spec.first:
-            height, width = (strided(size, spec.stem.stride) for size in (spec.input.height, spec.input.width))
+            height, width = (strided(size, spec.stem.stride) for size in (input_height, input_width))
             choices = (spec.first.kernel, spec.first.stride, spec.first.activation)
             first = DepthwiseSeparable(spec.stem.out, spec.first.out, *choices, height, width)
         return cls(
             name=spec.name,
             in_channels=spec.input.channels,
-            height=spec.input.height,
-            width=spec.input.width,
+            height=input_height,
+            width=input_width,
             classes=spec.classes,
             stem_channels=spec.stem.out,
             stem_stride=spec.stem.stride,
@@ -101,11 +104,14 @@ class Space:
             head_features=spec.head.features,
             head_hidden=spec.head.hidden,
             head_activation=spec.head.activation,
+            sizes=spec.input.open_sizes(),
         )
 
     def describe(self) -> dict[str, Any]:
         """The whole space as plain data: what files record, and what `from_description` reads back."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "sizes"}
+        if self.sizes:  # absent otherwise, as from before there was a choice
+            plain["sizes"] = list(self.sizes)
         stages = [
             {
                 "out_channels": stage.out_channels,
@@ -130,7 +136,7 @@ class Space:
             for s in record.stages
         )
         first = DepthwiseSeparable(**vars(record.first)) if record.first else None
-        return cls(**{**vars(record), "stages": stages, "first": first})
+        return cls(**{**vars(record), "stages": stages, "first": first, "sizes": tuple(record.sizes)})
 
     @cached_property
     def hash(self) -> str:
@@ -146,6 +152,29 @@ class Space:
             )
 
     # -- what it is built of --------------------------------------------------------------------
+    # of a space that leaves the input size open, all of this is at the largest; `parts` knows a network's own
+
+    def at(self, size: int) -> Space:
+        """This space with one input size instead of a choice."""
+        if size not in self._at:
+            known = ", ".join(str(own) for own in self.sizes) or f"{self.height}x{self.width} alone"
+            raise InputError(f"space `{self.name}` has no input size {size}", hint=f"it has {known}")
+        return self._at[size]
+
+    @cached_property
+    def _at(self) -> dict[int, Space]:
+        if not self.sizes:
+            return {self.height: self} if self.height == self.width else {}
+        return {size: self._resized(size) for size in self.sizes}
+
+    def _resized(self, size: int) -> Space:
+        after_stem = strided(size, self.stem_stride)
+        first = replace(self.first, height=after_stem, width=after_stem) if self.first else None
+        return replace(self, height=size, width=size, first=first, sizes=())
+
+    def each_size(self) -> tuple[Space, ...]:
+        """The space at every input size; itself where there is one."""
+        return tuple(map(self.at, self.sizes)) if self.sizes else (self,)
 
     @cached_property
     def stem(self) -> Stem:
@@ -200,18 +229,20 @@ class Space:
         return [("stem", self.stem), *first, ("head", self.head)]
 
     def parts(self, architecture: Architecture) -> list[tuple[str, Part]]:
-        """The whole network in order: names (`stage3/block2`, counted from 1) and geometries."""
+        """The whole network in order, at its input size: names (`stage3/block2`, counted from 1) and geometries."""
         self.require_member(architecture)
-        *before, head = self.fixed_parts()
-        blocks: list[tuple[str, Part]] = [
-            (part_name(s, b), self.block(s, b, c)) for s, b, c in architecture.decisions()
-        ]
+        space = architecture.at_its_size.space
+        *before, head = space.fixed_parts()
+        blocks: list[tuple[str, Part]] = [(part_name(s, b), space.block(s, b, c)) for s, b, c in architecture.blocks()]
         return [*before, *blocks, head]
 
     # -- architectures --------------------------------------------------------------------------
 
     def architecture(self, choices: Sequence[Sequence[int]]) -> Architecture:
-        """From configuration indices: `choices[s][b]`; a stage's depth is the length of its list."""
+        """From configuration indices: `choices[s][b]`; a stage's depth is the length of its list.
+
+        Where the input size is open, a last list holds its index among `sizes`.
+        """
         return Architecture(self, tuple(tuple(int(c) for c in stage) for stage in choices))
 
     def sample(self, rng: np.random.Generator) -> Architecture:
@@ -219,12 +250,14 @@ class Space:
         return self.architectures(self.decisions.draw(1, rng))[0]
 
     def smallest(self) -> Architecture:
-        """Fewest blocks, smallest ratio, kernel and squeeze-and-excitation everywhere."""
-        return self.architecture([[s.configs.index(min(s.configs, key=weight))] * s.depths[0] for s in self.stages])
+        """Fewest blocks, smallest ratio, kernel, squeeze-and-excitation and input everywhere."""
+        stages = [[s.configs.index(min(s.configs, key=weight))] * s.depths[0] for s in self.stages]
+        return self.architecture([*stages, [0]] if self.sizes else stages)
 
     def heaviest(self) -> Architecture:
-        """Most blocks, largest ratio, kernel and squeeze-and-excitation everywhere (the paper's w_h)."""
-        return self.architecture([[s.configs.index(max(s.configs, key=weight))] * s.max_depth for s in self.stages])
+        """Most blocks, largest ratio, kernel, squeeze-and-excitation and input everywhere (the paper's w_h)."""
+        stages = [[s.configs.index(max(s.configs, key=weight))] * s.max_depth for s in self.stages]
+        return self.architecture([*stages, [len(self.sizes) - 1]] if self.sizes else stages)
 
     def size(self) -> int:
         """How many architectures there are, exactly."""
@@ -242,12 +275,17 @@ class Space:
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What is decided, apart from what it builds: a group for every stage, a choice for every block."""
+        """What is decided, apart from what it builds: a group for every stage, a choice for every block; and behind
+        them a group of one choice, the input size, where that is open.
+        """
         groups = []
         for s, stage in enumerate(self.stages):
             options = tuple(Option(str(config), tuple(config.factors().items())) for config in stage.configs)
             choices = tuple(Choice(part_name(s, b), options) for b in range(stage.max_depth))
             groups.append(Group(f"stage {s + 1}", stage.depths, choices))
+        if self.sizes:
+            sizes = tuple(Option(f"{size}x{size}", ((INPUT_SIZE, float(size)),)) for size in self.sizes)
+            groups.append(Group("input", (1,), (Choice("input size", sizes),)))
         return Decisions(tuple(groups))
 
     def rows(self, architectures: Sequence[Architecture]) -> np.ndarray:

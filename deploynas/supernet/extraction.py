@@ -87,7 +87,7 @@ def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str
         for name, tensor in module.state_dict(keep_vars=True).items():
             if not name.endswith("num_batches_tracked"):
                 yield f"{prefix}.{name}", tensor.data
-    for s, b, c in architecture.decisions():
+    for s, b, c in architecture.blocks():
         for name, view in stages[s][b].views(c):
             yield f"blocks.{s + offset}.{b}.{name}", view.data
 
@@ -103,7 +103,7 @@ def _in_timms_words(architecture: Architecture) -> list[list[str]]:
 def _not_in_timm(architecture: Architecture) -> Iterator[tuple[int, int, Part]]:
     """Stage as timm counts it, number in the stage, and the part of every block that timm does not have."""
     space = architecture.space
-    for s, b, c in architecture.decisions():
+    for s, b, c in architecture.blocks():
         if not kind_of(architecture.config(s, b).code).in_timm:
             yield s + (1 if space.first else 0), b, space.block(s, b, c)
 

@@ -1,8 +1,9 @@
 """The one-shot network: every architecture of a space in one set of shared weights.
 
 `supernet(images, paths)` sends every image along its own path in one pass; `supernet(images, architecture)`
-runs one sub-network; `supernet(images)` the heaviest. Modules carry timm's names, so that a sub-network's
-weights are slices of equally named ones.
+runs one sub-network; `supernet(images)` the heaviest. Where the space leaves the input size open, images come at any
+size and are brought to that of their path. Modules carry timm's names, so that a sub-network's weights are slices of
+equally named ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from timm.layers import BatchNormAct2d, get_act_layer
 from timm.models._efficientnet_blocks import ConvBnAct, DepthwiseSeparableConv
 from timm.models._efficientnet_builder import efficientnet_init_weights
@@ -20,6 +22,8 @@ from torch import Tensor, nn
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
+from deploynas.supernet.elastic import cat, take
+from deploynas.supernet.input_size import resized
 from deploynas.supernet.paths import block_choices
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
@@ -65,11 +69,30 @@ class Supernet(nn.Module):
 
     def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
         """Logits. `paths`: a row of decisions for each image (`as_paths`), or one architecture for all."""
+        if not self.space.sizes:
+            return self._logits(images, self._choices(paths, len(images)))
+        if isinstance(paths, Tensor):
+            return self._by_size(images, paths)
+        architecture = paths or self._heaviest
+        return self._logits(resized(images, architecture.at_its_size.space), self._choices(architecture, len(images)))
+
+    def _by_size(self, images: Tensor, paths: Tensor) -> Tensor:
+        """Images of one size after those of another, each along its own path; in the order they came in."""
+        pieces, orders = [], []
+        for i, space in enumerate(self.space.each_size()):
+            own = (paths[:, -1] == i).nonzero().flatten()
+            if len(own):
+                x = images if len(own) == len(images) else take(images, own.to(images.device))
+                pieces.append(self._logits(resized(x, space), self._choices(paths[own], len(own))))
+                orders.append(own)
+        return cat(pieces)[torch.argsort(torch.cat(orders)).to(images.device)]
+
+    def _logits(self, images: Tensor, choices: Sequence[Sequence[int | Tensor]]) -> Tensor:
         x = self.bn1(self.conv_stem(images))
         if self.space.first:
             x = self.blocks[0](x)
-        for stage, choices in zip(self.stages, self._choices(paths, len(images)), strict=True):
-            for block, choice in zip(stage, choices, strict=False):
+        for stage, chosen in zip(self.stages, choices, strict=True):
+            for block, choice in zip(stage, chosen, strict=False):
                 x = block(x, choice)
         x = self.blocks[-1](x)
         x = self.act2(self.conv_head(x.mean((2, 3), keepdim=True)))
@@ -80,7 +103,7 @@ class Supernet(nn.Module):
         if not isinstance(paths, Tensor):
             architecture = paths or self._heaviest
             self.space.require_member(architecture)
-            return [list(choice) for choice in architecture.choices]
+            return [list(choice) for choice in architecture.stages]
         if len(paths) != images:
             raise InputError(f"{images} images need as many paths, got {len(paths)}")
         return block_choices(self.space, paths)

@@ -23,6 +23,4 @@ def block_choices(space: Space, paths: Tensor) -> list[list[Tensor]]:
     decisions, rows = space.decisions, paths.cpu().numpy()
     decisions.require_rows(rows)
     chosen = torch.from_numpy(np.where(decisions.counts(rows), rows, INACTIVE).T.astype(np.int64, order="C"))
-    return [
-        [chosen[decisions.column(g, i)] for i in range(len(group.choices))] for g, group in enumerate(decisions.groups)
-    ]
+    return [[chosen[decisions.column(s, b)] for b in range(stage.max_depth)] for s, stage in enumerate(space.stages)]

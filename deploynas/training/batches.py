@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import methodcaller
 
@@ -25,7 +25,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from deploynas.errors import DeployNASError
-from deploynas.space import Space
+from deploynas.space import Architecture, Space
+from deploynas.supernet.input_size import resized
 from deploynas.training.data import Data, Subset
 from deploynas.training.recipe import Augmentation
 
@@ -55,6 +56,10 @@ class Batches:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     workers: int = 0
     skipped: set[str] = field(default_factory=set)  # files that could not be read
+
+    def at_the_size_of(self, architecture: Architecture) -> Batches:
+        """The same images as a network on its own takes them."""
+        return replace(self, space=architecture.at_its_size.space)
 
     @property
     def only_mirrors(self) -> bool:
@@ -116,7 +121,7 @@ class Batches:
     def _normalised(self, pixels: Tensor) -> Tensor:
         mean = torch.tensor(self.data.mean, device=self.device).view(-1, 1, 1)
         std = torch.tensor(self.data.std, device=self.device).view(-1, 1, 1)
-        x = pixels.to(self.device).float().div_(255).sub_(mean).div_(std)
+        x = resized(pixels.to(self.device), self.space).float().div_(255).sub_(mean).div_(std)
         return x.contiguous(memory_format=torch.channels_last)
 
     def _checked(self, images: Tensor | None, labels: Tensor, unreadable: list[str]) -> LabelledImages:

@@ -19,6 +19,7 @@ from deploynas.provenance import NetworkLineage
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, save_network
 from deploynas.supernet.extraction import extract, timm_model
+from deploynas.supernet.input_size import at_one_size, for_any_size
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
@@ -126,7 +127,8 @@ class _Run:
             trained = self._fit(model)
             if self.group.first:
                 measured = {"inherited_accuracy": inherited, **self._measure(trained)}
-                save_network(trained, self.architecture, self.path, self.record.model_copy(update=measured).about())
+                about = self.record.model_copy(update=measured).about()
+                save_network(at_one_size(trained), self.architecture, self.path, about)
                 remove_state(self.folder)
         if not self.group.first:
             return FinetuneResult(self.path, self.architecture, None, 0.0, None, resumed)
@@ -138,8 +140,10 @@ class _Run:
     def _start(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
         if self.task.from_scratch:
-            return timm_model(self.architecture).to(self.group.device)
-        return extract(self.supernet.to(self.group.device), self.architecture)
+            model = timm_model(self.architecture).to(self.group.device)
+        else:
+            model = extract(self.supernet.to(self.group.device), self.architecture)
+        return for_any_size(model, self.architecture)  # images come as large as the teacher wants them
 
     def _inherited_accuracy(self, model: nn.Module) -> float:
         """With statistics of its own; those that it inherits are of many sub-networks."""

@@ -35,7 +35,7 @@ class OneShotPaths:
     """A random sub-network for every image, or one for the whole batch, drawn as everywhere (`Decisions.draw`).
 
     Between the two slices of a sandwich (Yu and Huang 2019): a share of the images takes the heaviest network, an equal
-    share the smallest.
+    share the smallest. An input size that is open is drawn for the whole batch.
     """
 
     space: Space
@@ -68,6 +68,8 @@ class OneShotPaths:
         places = rng.permutation(self.schedule.batch)
         rows[places[:slices]] = self.space.rows([self.space.heaviest()])
         rows[places[slices : 2 * slices]] = self.space.rows([self.space.smallest()])
+        if self.space.sizes:  # one for the batch: normalisation compares images of one size
+            rows[:, -1] = rng.integers(len(self.space.sizes))
         return rows
 
 

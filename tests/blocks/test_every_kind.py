@@ -209,7 +209,7 @@ def test_a_stage_may_mix_kinds(tmp_path: Path) -> None:
     torch.manual_seed(0)
     supernet = settle(Supernet(space))
     networks = [space.sample(np.random.default_rng(seed)) for seed in range(8)]
-    assert {network.config(s, b).code for network in networks for s, b, _ in network.decisions()} == set(KINDS)
+    assert {network.config(s, b).code for network in networks for s, b, _ in network.blocks()} == set(KINDS)
     x = torch.randn(len(networks), 1, 12, 10)
     together = supernet(x, as_paths(space.rows(networks)))
     for i, network in enumerate(networks):

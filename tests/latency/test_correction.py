@@ -30,8 +30,8 @@ def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.ran
     truth = FittedCorrection(method, TRUTHS[method], {})
     fixed, blocks = truth.apply(table)
     networks = [imagenet.sample(rng) for _ in range(40)]
-    measured = [fixed + sum(blocks[s][b][c] for s, b, c in a.decisions()) for a in networks]
-    found = fit(table, networks, measured)
+    measured = [fixed + sum(blocks[s][b][c] for s, b, c in a.blocks()) for a in networks]
+    found = fit([table], networks, measured)
     assert found.held_out_error[found.method] < 1e-9
     found_fixed, found_blocks = found.apply(table)
     np.testing.assert_allclose(found_fixed, fixed, rtol=1e-6)
@@ -42,14 +42,14 @@ def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.ran
 
 
 def test_without_networks_the_plain_sum_remains(tiny: Space, rng: np.random.Generator) -> None:
-    assert fit(isolated_table(tiny, rng), [], []).method == "sum"
+    assert fit([isolated_table(tiny, rng)], [], []).method == "sum"
 
 
 def test_a_correction_with_negative_times_is_not_chosen(tiny: Space, rng: np.random.Generator) -> None:
     table = isolated_table(tiny, rng)
     networks = [tiny.sample(rng) for _ in range(30)]
     measured = [max(0.01, 3.0 - 0.5 * table.terms(a)["scale"]) for a in networks]  # faster when larger
-    fixed, blocks = fit(table, networks, measured).apply(table)
+    fixed, blocks = fit([table], networks, measured).apply(table)
     assert fixed >= 0 and all(ms >= 0 for stage in blocks for row in stage for ms in row)
 
 

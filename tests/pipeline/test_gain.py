@@ -25,7 +25,7 @@ def test_a_uniform_network_has_one_configuration_and_one_step_of_depth() -> None
     networks = uniform_networks(space)
     assert len(set(networks)) == len(networks) > 1
     for network in networks:
-        assert len({network.config(s, b) for s, b, _ in network.decisions()}) == 1
+        assert len({network.config(s, b) for s, b, _ in network.blocks()}) == 1
         steps = {stage.depths.index(depth) for stage, depth in zip(space.stages, network.depths, strict=True)}
         assert len(steps) == 1
     assert {space.smallest(), space.heaviest()} <= set(networks)

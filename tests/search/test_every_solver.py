@@ -178,7 +178,7 @@ class Oracle:
         self.space = space
 
     def predict(self, architecture: dn.Architecture) -> float:
-        return 0.5 + 0.01 * sum(c * c for _, _, c in architecture.decisions())
+        return 0.5 + 0.01 * sum(c * c for _, _, c in architecture.blocks())
 
 
 def test_an_estimator_that_can_only_be_asked_goes_to_evolution():

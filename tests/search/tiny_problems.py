@@ -21,18 +21,27 @@ FASHION = Space.load("fashion")
 CONFIGS = tuple(InvertedResidualConfig(ratio, kernel, 0.0) for ratio in (1.0, 3.0, 6.0) for kernel in (3, 5))
 
 
-def tiny_space(shape: list[tuple[tuple[int, ...], int]]) -> Space:
-    """A space of stages given as (depths, number of configurations)."""
+def tiny_space(shape: list[tuple[tuple[int, ...], int]], sizes: tuple[int, ...] = ()) -> Space:
+    """A space of stages given as (depths, number of configurations), and of input sizes to choose from."""
     stages = tuple(Stage(8 * (s + 1), 1, "relu", depths, CONFIGS[:count]) for s, (depths, count) in enumerate(shape))
-    return replace(FASHION, name="tiny", stages=stages)
+    return replace(FASHION, name="tiny", stages=stages, sizes=sizes)
 
 
 def like_blocks(space: Space, draw) -> list:
-    return [[[draw() for _ in s.configs] for _ in range(s.max_depth)] for s in space.stages]
+    """A number for every option of every choice."""
+    return [[[draw() for _ in choice.options] for choice in group.choices] for group in space.decisions.groups]
 
 
 def like_depths(space: Space, draw) -> list:
-    return [[draw() for _ in s.depths] for s in space.stages]
+    return [[draw() for _ in group.depths] for group in space.decisions.groups]
+
+
+def random_table(space: Space, fixed, draw) -> LatencyTable:
+    """With numbers of its own at every input size."""
+    numbers = [(fixed(), like_blocks(at_size, draw)) for at_size in space.each_size()]
+    if not space.sizes:
+        return LatencyTable.from_arrays(space, *numbers[0])
+    return LatencyTable.from_arrays(space, [own for own, _ in numbers], [blocks for _, blocks in numbers])
 
 
 def brute_force(space: Space, estimator, limits: list[Limit]) -> list[tuple[float, Architecture]]:
@@ -74,12 +83,12 @@ WORTHS = ([-1.0, 0.0, 1.0], [-0.02, 0.0, 0.01, 0.03], None)
 
 
 @st.composite
-def instances(draw, tables: int = 1, indices: int = 0):
+def instances(draw, tables: int = 1, indices: int = 0, sizes: tuple[int, ...] = ()):
     """(space, estimator, tables) with ties, negative contributions, zero latencies, single-depth stages.
 
     Without indices the estimator is a plain sum; a link may be flat or saturate, which makes more ties.
     """
-    space = tiny_space(draw(SHAPES))
+    space = tiny_space(draw(SHAPES), sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))  # one draw: hypothesis is slow at hundreds
     worths, latencies = draw(st.sampled_from(WORTHS)), draw(st.sampled_from(LATENCIES))
 
@@ -97,8 +106,7 @@ def instances(draw, tables: int = 1, indices: int = 0):
         estimator = IndexedEstimator(space, tuple(sums), random_link(rng, indices))
     else:
         estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
-    made = [LatencyTable.from_arrays(space, latency(), like_blocks(space, latency)) for _ in range(tables)]
-    return space, estimator, made
+    return space, estimator, [random_table(space, latency, latency) for _ in range(tables)]
 
 
 @st.composite
@@ -117,9 +125,7 @@ def random_instance(space: Space, seed: int, tables: int = 1):
         like_depths(space, lambda: rng.normal(0, 0.01)),
         like_blocks(space, lambda: rng.normal(0, 0.005)),
     )
-    made = [
-        LatencyTable.from_arrays(space, 1.0, like_blocks(space, lambda: rng.uniform(0.2, 1.2))) for _ in range(tables)
-    ]
+    made = [random_table(space, lambda: 1.0, lambda: rng.uniform(0.2, 1.2)) for _ in range(tables)]
     return estimator, made
 
 

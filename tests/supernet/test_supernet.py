@@ -173,7 +173,7 @@ def test_training_updates_only_the_statistics_of_configurations_that_took_part(t
     supernet = Supernet(tiny_space(tmp_path)).train()
     architecture = supernet.space.heaviest()
     supernet(images_for(supernet.space, 4), as_paths(supernet.space.rows([architecture] * 4)))
-    for s, b, c in architecture.decisions():
+    for s, b, c in architecture.blocks():
         norm = supernet.stages[s][b].bn3
         changed = (norm.running_var != 1).any(dim=1)
         assert changed.nonzero().flatten().tolist() == [supernet.stages[s][b].output_row[c]]
