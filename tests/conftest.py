@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_spaces import TINY
+from tiny_spaces import SIZED, TINY
 
 from deploynas.device import Device, Effort
 from deploynas.space import Space
@@ -32,6 +32,14 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny(tiny_path: Path) -> Space:
     return Space.load(tiny_path)
+
+
+@pytest.fixture(scope="session")
+def sized(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    """Of three input sizes."""
+    path = tmp_path_factory.mktemp("space") / "sized.yaml"
+    path.write_text(SIZED)
+    return Space.load(path)
 
 
 @pytest.fixture(scope="session")

@@ -36,3 +36,16 @@ stages:
   - {out: 16, stride: 2, activation: hard_swish, depths: [1, 3], ratios: [1, 2], kernels: [3], se: [0]}
 head: {features: 32, activation: hard_swish}
 """
+
+# fits the embedded data, and leaves the input size open
+SIZED = """
+name: sized
+input: {channels: 1, sizes: [16, 20, 28]}
+classes: 10
+stem: {out: 8, stride: 2, activation: relu}
+first: {out: 8, kernel: 3, stride: 1, activation: relu}
+stages:
+  - {out: 8, stride: 2, activation: relu, depths: [1, 2], ratios: [1, 2], kernels: [3, 5], se: [0, 0.25]}
+  - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
+head: {features: 32, activation: hard_swish}
+"""
