@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from deploynas.accuracy.samples import Scores
-from deploynas.space import Architecture
+from deploynas.space import Architecture, Space
+from deploynas.supernet.elastic import take
 from deploynas.supernet.extraction import extract
 from deploynas.supernet.input_size import for_any_size
 from deploynas.supernet.network import Supernet
@@ -23,11 +24,18 @@ def best_device() -> torch.device:
 
 
 class SupernetMeasure:
-    """Scores of a supernet on a validation set: the `Measure` that samples are taken with."""
+    """Scores of a supernet on a validation set: the `Measure` that samples are taken with.
 
-    def __init__(self, supernet: Supernet, validation: Stream, images: int) -> None:
-        self.supernet = supernet.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    Where the input size is open, the same supernet comes once for every size, with statistics of its own.
+    """
+
+    def __init__(self, supernets: Sequence[Supernet], validation: Stream, images: int) -> None:
+        self.supernets = [one.eval().to(memory_format=torch.channels_last) for one in supernets]  # type: ignore[call-overload]
         self.validation, self._images = validation, images
+
+    @property
+    def space(self) -> Space:
+        return self.supernets[0].space
 
     @property
     def images(self) -> int:
@@ -35,18 +43,29 @@ class SupernetMeasure:
 
     def __call__(self, paths: np.ndarray) -> Scores:
         if len(paths) == 1:  # one network at its own width is faster than a path for each image
-            (network,) = self.supernet.space.architectures(paths)
-            return self._scores(lambda images, _: self.supernet(images, network))
+            (network,) = self.space.architectures(paths)
+            return self._scores(lambda images, _: self.supernets[network.size_index](images, network))
         rows = as_paths(paths)
-        return self._scores(lambda images, start: self.supernet(images, rows[start : start + len(images)]))
+        return self._scores(lambda images, start: self._logits(images, rows[start : start + len(images)]))
 
     def alone(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> Scores:
         """Of one sub-network cut out, with batch-norm statistics of its own."""
-        alone = extract(self.supernet, architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        alone = extract(self.supernets[architecture.size_index], architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         network = for_any_size(alone, architecture)
         recalibrate(network)
         network.eval()
         return self._scores(lambda images, _: network(images))
+
+    def _logits(self, images: Tensor, paths: Tensor) -> Tensor:
+        """Every image in the supernet of its path's size."""
+        if len(self.supernets) == 1:
+            return self.supernets[0](images, paths)
+        logits = torch.empty(len(images), self.space.classes, device=images.device)
+        for i, supernet in enumerate(self.supernets):
+            own = (paths[:, -1] == i).nonzero().flatten()
+            if len(own):
+                logits[own.to(images.device)] = supernet(take(images, own.to(images.device)), paths[own]).float()
+        return logits
 
     @torch.inference_mode()
     def _scores(self, run: Callable[[Tensor, int], Tensor]) -> Scores:

@@ -84,7 +84,7 @@ def estimate_supernet(
 ) -> SavedEstimate:
     passes = passes or KeptPasses()
     one_shot, folder = supernet.one_shot, supernet.samples_folder(passes.folder)
-    samples = Samples(one_shot.supernet.space, one_shot, folder, passes.seed, passes.team)
+    samples = Samples(one_shot.space, one_shot, folder, passes.seed, passes.team)
     provenance = {
         "created": now(),
         "deploynas": __version__,

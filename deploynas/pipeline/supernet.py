@@ -21,7 +21,7 @@ from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import Data, load_data
-from deploynas.training.evaluation import recalibrate_on_train
+from deploynas.training.evaluation import for_each_size, recalibrate_on_train
 from deploynas.training.recipe import Augmentation
 from deploynas.training.teacher import Teacher, load_teacher
 
@@ -52,8 +52,8 @@ class TrainedSupernet:
     @cached_property
     def one_shot(self) -> SupernetMeasure:
         validation = self.data.validation
-        network = self.network.to(self.batches.device)
-        return SupernetMeasure(network, lambda: self.batches.evaluation(validation, BATCH), len(validation))
+        networks = for_each_size(self.network.to(self.batches.device), self.batches, RECALIBRATION_IMAGES)
+        return SupernetMeasure(networks, lambda: self.batches.evaluation(validation, BATCH), len(validation))
 
     @property
     def identity(self) -> dict[str, str | None]:

@@ -11,6 +11,7 @@ from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
 from deploynas.provenance import DataRecord, Origin
 from deploynas.report.gain import GainRecord
+from deploynas.report.numbers import NOTHING
 
 FILE = "report.json"
 
@@ -201,6 +202,11 @@ class ReportFile(BaseModel):
     def shipped(self) -> ShippedFile:
         """The file that the budget is for."""
         return next(file for file in self.files if file.precision == self.gated)
+
+    @property
+    def image_size(self) -> str:
+        """Of the input: "28×28"."""
+        return f"{self.blocks[0].height}×{self.blocks[0].width}" if self.blocks else NOTHING
 
     @property
     def prediction_error(self) -> float | None:

@@ -204,10 +204,11 @@ class _Explorer:
         """What is said about a network."""
         among = f", {interval(*network.interval)}" if network.interval else ""
         params, macs = count(network.params or 0), count(network.macs or 0)
+        _, at, side = network.architecture.rpartition(" @")  # where the input size was decided
         return {
             "accuracy": percent(network.accuracy) + among,
             "latency": ms(network.latency_ms),
-            "size": f"{params} parameters, {macs} MACs",
+            "size": f"{params} parameters, {macs} MACs" + (f", images of {side}×{side}" if at else ""),
             "tag": self._tag(network),
         }
 

@@ -68,7 +68,11 @@ def _tiles(report: ReportFile) -> str:
             else f"{report.data.test_images} test images; validation {percent(shipped.accuracy)}",
         ),
         ("Prediction off by", change(report.prediction_error), f"predicted {ms(report.predicted_ms)}"),
-        ("File", size(shipped.size_bytes), f"{count(report.params)} parameters, {count(report.macs)} MACs"),
+        (
+            "File",
+            size(shipped.size_bytes),
+            f"{count(report.params)} parameters, {count(report.macs)} MACs, images of {report.image_size}",
+        ),
     ]
     return (
         '<div class="tiles">'

@@ -64,6 +64,7 @@ def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
     if report.test_accuracy is not None:
         rows.append(("accuracy, test", "", percent(report.test_accuracy), ""))
     rows.append(("file", "", size(shipped.size_bytes), ""))
+    rows.append(("images", report.image_size, "", ""))
     rows.append(("parameters", count(report.params), "", ""))
     rows.append(("multiply-accumulates", count(report.macs), "", ""))
     rows.append(("peak activations, fp32", size(report.peak_memory_bytes), "", ""))

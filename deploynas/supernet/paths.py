@@ -6,6 +6,8 @@ batch is sorted by them without waiting for a device.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,6 +18,21 @@ from deploynas.supernet.elastic import INACTIVE
 
 def as_paths(rows: np.ndarray) -> Tensor:
     return torch.from_numpy(rows.astype(np.int64))
+
+
+@dataclass(frozen=True)
+class RandomPaths:
+    """Paths drawn as they are needed, all of one input size if that is given."""
+
+    space: Space
+    rng: np.random.Generator
+    size_index: int | None = None
+
+    def draw(self, images: int) -> Tensor:
+        rows = self.space.decisions.draw(images, self.rng)
+        if self.size_index is not None:
+            rows[:, -1] = self.size_index
+        return as_paths(rows)
 
 
 def block_choices(space: Space, paths: Tensor) -> list[list[Tensor]]:

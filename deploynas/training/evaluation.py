@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -9,15 +11,15 @@ from torch import Tensor, nn
 from deploynas.space import Architecture
 from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.paths import as_paths
+from deploynas.supernet.paths import RandomPaths
 from deploynas.training.batches import Batches
 from deploynas.training.data import Subset
 
+Paths = Architecture | RandomPaths | None  # one sub-network, a random path per image, or the network as it is
+
 
 @torch.no_grad()
-def accuracy(
-    model: nn.Module, batches: Batches, subset: Subset, paths: Architecture | np.random.Generator | None = None
-) -> float:
+def accuracy(model: nn.Module, batches: Batches, subset: Subset, paths: Paths = None) -> float:
     """The fraction that is right: of the network, of one sub-network, or of a random path per image."""
     right = seen = 0
     for images, labels in batches.evaluation(subset):
@@ -35,25 +37,29 @@ def right_images(model: nn.Module, batches: Batches, subset: Subset) -> np.ndarr
     return torch.cat(found).numpy()
 
 
-def model_output(model: nn.Module, images: Tensor, paths: Architecture | np.random.Generator | None) -> Tensor:
-    if isinstance(paths, np.random.Generator):
-        assert isinstance(model, Supernet)
-        return model(images, as_paths(model.space.decisions.draw(len(images), paths)))
-    return model(images) if paths is None else model(images, paths)
+def model_output(model: nn.Module, images: Tensor, paths: Paths) -> Tensor:
+    given = paths.draw(len(images)) if isinstance(paths, RandomPaths) else paths
+    return model(images) if given is None else model(images, given)
 
 
-def recalibrate_on_train(
-    model: nn.Module, batches: Batches, images: int, paths: Architecture | np.random.Generator | None = None
-) -> None:
+def recalibrate_on_train(model: nn.Module, batches: Batches, images: int, paths: Paths = None) -> None:
     """Measure batch-norm statistics on some of the training images, always the same ones."""
     subset = batches.data.train
     chosen = torch.randperm(len(subset), generator=torch.Generator().manual_seed(0))[:images]
     stream = batches.evaluation(Subset(subset.images, subset.rows[chosen.sort().values]))
+    recalibrate(model, ((x, paths.draw(len(x)) if isinstance(paths, RandomPaths) else paths) for x, _ in stream))
 
-    def with_paths(x: Tensor) -> Tensor | Architecture | None:
-        if not isinstance(paths, np.random.Generator):
-            return paths
-        assert isinstance(model, Supernet)
-        return as_paths(model.space.decisions.draw(len(x), paths))
 
-    recalibrate(model, ((x, with_paths(x)) for x, _ in stream))
+def for_each_size(supernet: Supernet, batches: Batches, images: int) -> tuple[Supernet, ...]:
+    """The supernet for every input size, with statistics of that size; as it is where there is one.
+
+    Their weights are shared. Statistics of all sizes together fit none (docs/results.md has by how much).
+    """
+    if not supernet.space.sizes:
+        return (supernet,)
+    copies = []
+    for i in range(len(supernet.space.sizes)):
+        one = copy.deepcopy(supernet, memo={id(weight): weight for weight in supernet.parameters()})
+        recalibrate_on_train(one, batches, images, RandomPaths(supernet.space, np.random.default_rng(0), i))
+        copies.append(one.eval())
+    return tuple(copies)

@@ -23,11 +23,12 @@ from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.paths import RandomPaths
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, SubnetworkAccuracy, place_beside
 from deploynas.training.data import Data, load_data
 from deploynas.training.distribution import Processes, processes
-from deploynas.training.evaluation import accuracy, recalibrate_on_train
+from deploynas.training.evaluation import accuracy, for_each_size, recalibrate_on_train
 from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
@@ -166,7 +167,13 @@ class _Run:
         objective = OneShotPaths(self.space, schedule, seed, self.group.share, taught_by)
 
         def validate(m: nn.Module) -> float:
-            return accuracy(m, self.batches, validation, np.random.default_rng(0))
+            assert isinstance(m, Supernet)
+            sizes = for_each_size(m, self.batches, self.recipe.recalibration_images)
+            right = [
+                accuracy(one, self.batches, validation, self._random_paths(i if self.space.sizes else None))
+                for i, one in enumerate(sizes)
+            ]
+            return float(np.mean(right))
 
         def advance(fraction: float, what: str) -> None:
             self.on_progress(W_H_SHARE + (0.95 - W_H_SHARE) * fraction, what)
@@ -174,13 +181,18 @@ class _Run:
         trained = self._fit(W_STAR, model, Lesson(objective, self.batches, schedule, validate), advance)
         if not self.group.first:
             return trained, {}
-        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, np.random.default_rng(0))
-        rng = np.random.default_rng(0)
+        recalibrate_on_train(trained, self.batches, self.recipe.recalibration_images, self._random_paths())
+        rng, sizes = np.random.default_rng(0), for_each_size(trained, self.batches, self.recipe.recalibration_images)
         accuracies = []
         for i in range(self.recipe.report_networks):
-            accuracies.append(accuracy(trained, self.batches, validation, self.space.sample(rng)))
+            network = self.space.sample(rng)
+            accuracies.append(accuracy(sizes[network.size_index], self.batches, validation, network))
             self.on_progress(0.95 + 0.05 * (i + 1) / self.recipe.report_networks, f"random sub-network {i + 1}")
         return trained, {"subnetworks": _spread(accuracies), "accuracies": accuracies}
+
+    def _random_paths(self, size_index: int | None = None) -> RandomPaths:
+        """The same ones at every call."""
+        return RandomPaths(self.space, np.random.default_rng(0), size_index)
 
     def _fit(self, name: str, model: nn.Module, lesson: Lesson, on_progress: OnProgress) -> Supernet:
         recipe = self.recipe

@@ -101,7 +101,7 @@ def test_a_path_an_image_scores_as_the_network_of_that_path(run):
     from deploynas.pipeline.supernet import open_supernet
 
     measure = open_supernet(run).one_shot
-    path = measure.supernet.space.decisions.draw(1, np.random.default_rng(0))
+    path = measure.space.decisions.draw(1, np.random.default_rng(0))
     one, many = measure(path), measure(np.repeat(path, measure.images, axis=0))
     assert np.abs(one.log_likelihood - many.log_likelihood).max() < 1e-3
     assert (one.right == many.right).mean() > 0.999
