@@ -26,6 +26,7 @@ from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Ragged
+from deploynas.space.structure import INPUT_SIZE
 
 CHANCE = 0.05  # that any sentence at all is said by accident
 FINDINGS = 8
@@ -186,15 +187,18 @@ def _sentence(claim: Claim) -> str:
         "depth": f"{high} blocks instead of {low}",
         "expansion": f"expansion {high} instead of {low}",
         "kernel": f"a {high}x{high} kernel instead of {low}x{low}",
+        INPUT_SIZE: f"images of {high}x{high} instead of {low}x{low}",
         "se": "squeeze-and-excitation" + ("" if low == "none" else f" {high} instead of {low}"),
     }.get(insight.aspect, f"{insight.aspect} {high} instead of {low}")
-    ending = "" if insight.aspect == "depth" and high != "1" else "s"  # blocks pay, a kernel pays
+    several = insight.aspect == INPUT_SIZE or (insight.aspect == "depth" and high != "1")
+    ending = "" if several else "s"  # blocks pay, a kernel pays
     verb = (f"pay{ending} most" if claim.largest else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"
     points = _points(Difference(insight.gain, insight.gain_se))
     cost = ""
     if insight.cost_ms is not None:
         cost = f" for {insight.cost_ms:.3g} ms" if insight.cost_ms > 0 else " at no latency"
-    text = f"{what} {verb} in {insight.place}: {points}{cost}"
+    where = "" if insight.aspect == INPUT_SIZE else f" in {insight.place}"
+    text = f"{what} {verb}{where}: {points}{cost}"
     return text[0].upper() + text[1:]
 
 

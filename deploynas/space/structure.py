@@ -28,7 +28,7 @@ from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, 
 from deploynas.space.record import SpaceRecord
 from deploynas.space.schema import SpaceFile, StageFile
 
-INPUT_SIZE = "input size"  # the factor by which its options differ
+INPUT_SIZE = "size"  # the factor by which options of the input differ
 PRESETS = ("fashion", "imagenet", "ofa-mbv3")
 
 
