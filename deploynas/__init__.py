@@ -6,6 +6,7 @@ The public API, loaded on first use: importing deploynas itself imports nothing 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # packages that are called like a function look like one to a type checker
@@ -13,6 +14,10 @@ if TYPE_CHECKING:  # packages that are called like a function look like one to a
     from deploynas.search import search as search
 
 __version__ = "0.1.0"
+
+# every process of ours comes through here before it loads ONNX Runtime, which from 1.30 on writes an identifier below
+# the user's home and uploads usage; what the user has set wins
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _HOMES = {
     "Space": "deploynas.space",

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # nothing is written or sent elsewhere; your own setting wins
 
 import numpy as np
 import onnxruntime

@@ -74,8 +74,12 @@ class Session:
         inputs = make_inputs(self._session.get_inputs(), device.batch, shapes or {})
         import onnxruntime
 
-        for name, value in inputs.items():
-            held = onnxruntime.OrtValue.ortvalue_from_numpy(value, memory, device_id)
+        # on the CPU the runtime does not copy, and before 1.30 its binding keeps neither array nor value alive
+        self._arrays = inputs
+        self._inputs = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(value, memory, device_id) for name, value in inputs.items()
+        }
+        for name, held in self._inputs.items():
             self._binding.bind_ortvalue_input(name, held)
         for output in self._session.get_outputs():
             self._binding.bind_output(output.name, memory, device_id)
