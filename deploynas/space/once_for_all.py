@@ -52,9 +52,8 @@ def to_json(architecture: Architecture) -> str:
         pairs += [(0.0, 0.0)] * (stage.max_depth - len(pairs))
         ratios += [ratio for ratio, _ in pairs]
         kernels += [kernel for _, kernel in pairs]
-    written = {"ks": kernels, "e": ratios, "d": list(architecture.depths)}
-    plain = {key: [int(v) if v == int(v) else v for v in values] for key, values in written.items()}
-    return json.dumps(plain)
+    whole = [[int(v) if v == int(v) else v for v in values] for values in (kernels, ratios)]
+    return json.dumps({"ks": whole[0], "e": whole[1], "d": list(architecture.depths)})
 
 
 def _mapping(text: str) -> dict[object, object]:
