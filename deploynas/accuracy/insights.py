@@ -25,6 +25,7 @@ from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.errors import InputError
+from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Ragged
 
 CHANCE = 0.05  # that any sentence at all is said by accident
@@ -77,6 +78,7 @@ class InsightsFile(BaseModel):
     findings: list[str]
     at: AtNetwork | None = None  # what single changes bring to one network
     validation: dict[str, Any] | None
+    results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
 
 
 def quantile(p: float, degrees: float) -> float:
@@ -213,4 +215,5 @@ def insights_file(
         findings=findings_of(insights, here),
         at=at,
         validation=validation.model_dump() if validation else None,
+        results=estimator.results,
     )

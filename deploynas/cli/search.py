@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
 from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.cli.options import (
     goal_of,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     "estimator_path",
     type=click.Path(path_type=Path),
     required=True,
-    metavar="FILE",
-    help="What every decision is worth, from `estimate`.",
+    metavar="FILE|NAME",
+    help=f"What every decision is worth: a file from `estimate`, or one that ships: {', '.join(SHIPPED)}.",
 )
 @click.option(
     "--latency",
@@ -220,9 +221,13 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
-    there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
+    name = document.the_space().name
+    there = RunFolder.with_estimator(Path(document.estimator.path), name)
     if there:
         say(f"next: deploynas finetune {out} --supernet {there.path}")
+    elif shipped := shipped_estimator(document.estimator.path):
+        run = RunFolder.of_space(name).path
+        say(f"next, for weights: {shipped.import_command(run)}, then deploynas finetune {out} --supernet {run}")
 
 
 def _show(document: SearchFile, as_json: bool) -> None:
