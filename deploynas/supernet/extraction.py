@@ -21,6 +21,7 @@ from deploynas.blocks import Part, kind_of
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_arch_def
+from deploynas.supernet.batch_norm import set_norm_eps
 from deploynas.supernet.network import Supernet
 
 MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
@@ -37,6 +38,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
         in_chans=space.in_channels,
         stem_size=space.stem_channels,
         num_features=space.head_hidden or space.head_features,
+        head_bias=space.head_hidden_bias,
         act_layer=get_act_layer(space.head_activation),
         se_layer=se_layer,
     )
@@ -47,6 +49,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
         model.conv_head, model.act2 = nn.Identity(), nn.Identity()
     for stage, b, part in _not_in_timm(architecture):
         cast(nn.Sequential, model.blocks[stage])[b] = kind_of(part.code).alone(part)
+    set_norm_eps(model, space.norm_eps)
     return model
 
 

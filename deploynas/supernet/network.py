@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
+from deploynas.supernet.batch_norm import set_norm_eps
 from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
 from deploynas.supernet.paths import block_choices
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
@@ -43,10 +44,12 @@ class Supernet(nn.Module):
             self.blocks.append(nn.ModuleList(elastic_block(stage.configs, parts) for parts in blocks))
         last = ConvBnAct(head.in_channels, head.features, 1, act_layer=get_act_layer(head.activation))
         self.blocks.append(nn.Sequential(last))
-        self.conv_head = nn.Conv2d(head.features, head.hidden, 1) if head.hidden else nn.Identity()
+        hidden = partial(nn.Conv2d, head.features, kernel_size=1, bias=head.hidden_bias)
+        self.conv_head = hidden(head.hidden) if head.hidden else nn.Identity()
         self.act2 = get_act_layer(head.activation)() if head.hidden else nn.Identity()
         self.classifier = nn.Linear(head.hidden or head.features, head.classes)
         efficientnet_init_weights(self)
+        set_norm_eps(self, space.norm_eps)
 
     @property
     def stages(self) -> list[list[ElasticBlock]]:

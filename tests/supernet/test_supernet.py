@@ -35,11 +35,11 @@ head: {features: 24, HIDDEN activation: hard_swish}
 """
 
 
-def tiny_space(tmp_path, stem=2, first=True, hidden=True) -> Space:
+def tiny_space(tmp_path, stem=2, first=True, hidden="hidden: 20,") -> Space:
     text = TINY.replace("STEM", str(stem))
     text = text.replace("FIRST", "first: {out: 8, kernel: 5, stride: 1, activation: relu}" if first else "")
     path = tmp_path / "tiny.yaml"
-    path.write_text(text.replace("HIDDEN", "hidden: 20," if hidden else ""))
+    path.write_text(text.replace("HIDDEN", hidden))
     return Space.load(path)
 
 
@@ -57,13 +57,15 @@ def images_for(space: Space, n: int) -> torch.Tensor:
     return torch.randn(n, space.in_channels, space.height, space.width, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.fixture(scope="module", params=["fashion", "odd", "odd-plain"])
+@pytest.fixture(scope="module", params=["fashion", "odd", "odd-plain", "odd-unbiased"])
 def supernet(request, tmp_path_factory) -> Supernet:
     if request.param == "fashion":
         space = Space.load("fashion")
     else:
         plain = request.param == "odd-plain"
-        space = tiny_space(tmp_path_factory.mktemp("space"), stem=1 if plain else 2, first=not plain, hidden=not plain)
+        hidden = {"odd": "hidden: 20,", "odd-plain": "", "odd-unbiased": "hidden: 20, hidden_bias: false,"}
+        folder = tmp_path_factory.mktemp("space")
+        space = tiny_space(folder, stem=1 if plain else 2, first=not plain, hidden=hidden[request.param])
     return randomise(Supernet(space))
 
 
