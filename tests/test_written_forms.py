@@ -30,14 +30,24 @@ def test_kernels_and_ratios_are_those_of_the_blocks() -> None:
     assert str(network).startswith("ds_r1_k3_s1_e1_c16_nre | ir_r1_k3_s2_e3_c24_nre ir_r1_k7_s1_e6_c24_nre | ")
 
 
+@pytest.mark.parametrize(("name", "blocks"), [("ofa-mbv3", 20), ("ofa-mbv3-w1.2", 20), ("ofa-proxyless", 21)])
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
-def test_what_is_written_is_read_back(seed: int) -> None:
-    network = OFA.sample(np.random.default_rng(seed))
+@settings(max_examples=20, deadline=None)
+def test_what_is_written_is_read_back(name: str, blocks: int, seed: int) -> None:
+    space = Space.load(name)
+    network = space.sample(np.random.default_rng(seed))
     given_back = json.loads(to_json(network))
-    assert len(given_back["ks"]) == len(given_back["e"]) == 20
-    assert Architecture.parse(json.dumps(given_back), OFA) == network
-    assert Architecture.parse(str(given_back), OFA) == network  # as Python prints it
+    assert len(given_back["ks"]) == len(given_back["e"]) == blocks
+    assert Architecture.parse(json.dumps(given_back), space) == network
+    assert Architecture.parse(str(given_back), space) == network  # as Python prints it
+
+
+def test_a_stage_without_a_choice_of_depth_takes_any_depth_that_is_written() -> None:
+    """Once-for-all draws a depth for the last stage of ProxylessNAS too, which has one block."""
+    space = Space.load("ofa-proxyless")
+    network = space.smallest()
+    drawn = json.loads(to_json(network))
+    assert Architecture.parse(json.dumps({**drawn, "d": [*drawn["d"][:-1], 4]}), space) == network
 
 
 @pytest.mark.parametrize("name", PRESETS)

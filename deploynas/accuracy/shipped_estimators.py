@@ -1,8 +1,8 @@
 """Estimators that come with deploynas, by name: what decisions are worth where somebody has measured it already.
 
 Wherever the file of an estimator is expected, such a name may stand. A name that is listed here always means the
-estimator that ships; a file of one's own that has the same name is written with its folder, `./NAME`. Imports nothing
-heavy, so that a command can list the names before anything is loaded.
+estimator that ships; anything else is a path, also `NAME.json`. Imports nothing heavy, so that a command can list the
+names before anything is loaded.
 """
 
 from __future__ import annotations

@@ -107,6 +107,12 @@ def command(
     With one table and no budget, the fastest network that is expected to be within one point of the best. With the
     default solver the answer is the proven optimum. Exit code 3: no network is within all limits; the message names
     the limit in the way.
+
+    Without any training, the best of Once-for-all's ImageNet networks within 10 ms on this machine:
+
+    \b
+    deploynas profile --space ofa-mbv3 -o my.json
+    deploynas search --estimator ofa-mbv3-imagenet --latency my.json:10
     """  # fmt: skip
     from deploynas.pipeline.search import network_for_each, shared_network, whole_frontier
     from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice

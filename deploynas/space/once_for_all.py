@@ -31,13 +31,15 @@ def from_json(text: str, space: Space) -> Architecture:
     _require_length("ks", kernels, blocks, space)
     _require_length("e", ratios, blocks, space)
     choices, first = [], 0
-    for s, (stage, depth) in enumerate(zip(space.stages, depths, strict=True)):
+    for s, (stage, written) in enumerate(zip(space.stages, depths, strict=True)):
+        # a stage that has no choice, such as the last of ProxylessNAS, is given a depth all the same
+        depth = stage.max_depth if len(stage.depths) == 1 else written
         if depth not in stage.depths:
             allowed = ", ".join(map(str, stage.depths))
             raise InputError(f"stage {s + 1}: depth {depth:g}, but space `{space.name}` has {allowed} there")
         known = _configurations(space, s)
-        written = zip(ratios[first:], kernels[first:], range(int(depth)), strict=False)
-        choices.append([_choice(known, ratio, kernel, f"stage {s + 1}, block {b + 1}") for ratio, kernel, b in written])
+        blocks_of_stage = zip(ratios[first:], kernels[first:], range(int(depth)), strict=False)
+        choices.append([_choice(known, r, k, f"stage {s + 1}, block {b + 1}") for r, k, b in blocks_of_stage])
         first += stage.max_depth
     return space.architecture(choices)
 
