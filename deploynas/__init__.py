@@ -33,6 +33,7 @@ _HOMES = {
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
     "train": "deploynas.pipeline.train",
+    "import_ofa": "deploynas.pipeline.import_ofa",
     "estimate": "deploynas.pipeline.estimate",
     "finetune": "deploynas.pipeline.finetune",
     "run": "deploynas.pipeline.run",
