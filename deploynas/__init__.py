@@ -33,6 +33,7 @@ _HOMES = {
     "frontier": "deploynas.search.frontier",
     "Supernet": "deploynas.supernet.network",
     "train": "deploynas.pipeline.train",
+    "import_ofa": "deploynas.pipeline.import_ofa",
     "estimate": "deploynas.pipeline.estimate",
     "estimate_from_results": "deploynas.pipeline.results",
     "ResultsSettings": "deploynas.accuracy.results_estimation",

@@ -65,6 +65,7 @@ class NetworkLineage(BaseModel):
 
     search: Origin | None = None
     supernet: Origin | None = None
+    imported: Origin | None = None  # the file that the supernet was imported from, by name
     teacher: str | None = None  # as `finetune --teacher` was told
 
     def public(self) -> NetworkLineage:
@@ -72,6 +73,7 @@ class NetworkLineage(BaseModel):
         return NetworkLineage(
             search=self.search.public() if self.search else None,
             supernet=self.supernet.public() if self.supernet else None,
+            imported=self.imported,
         )
 
 

@@ -84,6 +84,7 @@ class Sources:
             "estimator": origin(self.estimator),
             "search": origin(self.search) or made_from.search,
             "supernet": made_from.supernet,
+            **({"imported": made_from.imported} if made_from.imported else {}),
             "network": origin(network.with_suffix(".safetensors")),
         }
         return {name: file.public() if file else None for name, file in found.items()}
