@@ -88,11 +88,13 @@ class _Counter:
     ) -> Tensor:
         y = Tensor(name, out_channels, strided(x.height, stride), strided(x.width, stride))
         weights = kernel**2 * out_channels * (1 if depthwise else x.channels)
-        self._count(weights, out_channels, y.height * y.width, norm)
+        # folding turns a batch norm, scale and shift, into a bias
+        self._count(weights, 2 * out_channels if norm else out_channels, out_channels, y.height * y.width)
         return self._step((x,), y)
 
-    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor:
-        self._count(x.channels * outputs, outputs, 1, norm=False)
+    def linear(self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True) -> Tensor:
+        biases = outputs if bias else 0
+        self._count(x.channels * outputs, biases, biases, 1)
         return self._step((x,), Tensor(name, outputs))
 
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
@@ -115,9 +117,10 @@ class _Counter:
     def costs(self) -> Costs:
         return Costs(self._params, self._macs, self._folded * FLOAT_BYTES, self._peak() * FLOAT_BYTES)
 
-    def _count(self, weights: int, outputs: int, pixels: int, norm: bool) -> None:
-        self._params += weights + (2 * outputs if norm else outputs)
-        self._folded += weights + outputs  # folding turns every batch norm into a bias
+    def _count(self, weights: int, others: int, folded: int, pixels: int) -> None:
+        """Weights, each used once a pixel, and other parameters: as trained, and as they are once folded."""
+        self._params += weights + others
+        self._folded += weights + folded
         self._macs += weights * pixels
 
     def _step(self, reads: tuple[Tensor, ...], makes: Tensor) -> Tensor:

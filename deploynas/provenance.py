@@ -65,6 +65,7 @@ class NetworkLineage(BaseModel):
 
     search: Origin | None = None
     supernet: Origin | None = None
+    imported: Origin | None = None  # the file that the supernet was imported from, by name
     teacher: str | None = None  # as `finetune --teacher` was told
 
     def public(self) -> NetworkLineage:
@@ -72,4 +73,33 @@ class NetworkLineage(BaseModel):
         return NetworkLineage(
             search=self.search.public() if self.search else None,
             supernet=self.supernet.public() if self.supernet else None,
+            imported=self.imported,
         )
+
+
+class Credits(BaseModel):
+    """What accuracies from elsewhere are, and whose; for people."""
+
+    about: str | None = None  # what was measured, on what
+    source: str | None = None  # who published it, where
+    licence: str | None = None
+
+
+class ResultsRecord(Credits):
+    """The file of measured networks that an estimator was made from."""
+
+    file: str  # without folders
+    sha256: str
+    rows: int
+    networks: int  # different ones: equal rows are averaged
+    groups: str | None = None  # the column that was held out group by group
+
+    @property
+    def repeated(self) -> int:
+        """Rows that name a network again."""
+        return self.rows - self.networks
+
+    def words(self) -> str:
+        """For people: how many, from where, without what is not known."""
+        known = [self.source, self.licence]
+        return "; ".join([f"{self.networks:,} measured networks of {self.file}", *(text for text in known if text)])

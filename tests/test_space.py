@@ -177,3 +177,27 @@ def test_sampling_is_uniform_over_decisions(tiny: Space) -> None:
     depths = [tiny.sample(rng).depths[1] for _ in range(2000)]
     # binomial: 1000 +- 3.5 standard deviations
     assert abs(depths.count(3) - 1000) < 3.5 * math.sqrt(500)
+
+
+def test_a_key_at_its_default_changes_no_hash_and_one_that_is_not_does(tmp_path: Path) -> None:
+    def space(head: str, more: str = "") -> Space:
+        path = tmp_path / "space.yaml"
+        path.write_text(
+            "name: x\ninput: {channels: 1, height: 8, width: 8}\nclasses: 2\nstem: {out: 8}\nstages:\n"
+            "  - {out: 8, stride: 1, activation: relu, depths: [1], ratios: [2], kernels: [3]}\n"
+            f"head: {{features: 16, {head}}}\n{more}"
+        )
+        return Space.load(path)
+
+    plain = space("hidden: 12")
+    assert plain.describe().keys() & {"head_hidden_bias", "norm_eps"} == set()
+    assert space("hidden: 12, hidden_bias: true", "norm_eps: 0.00001").hash == plain.hash
+    unbiased, other_norm = space("hidden: 12, hidden_bias: false"), space("hidden: 12", "norm_eps: 0.001")
+    assert len({plain.hash, unbiased.hash, other_norm.hash}) == 3
+    for one in (unbiased, other_norm):
+        assert Space.from_description(one.describe()) == one
+    costs = [Costs.of(one, one.smallest()) for one in (plain, unbiased)]
+    assert costs[0].params - costs[1].params == 12
+    assert costs[0].size_bytes - costs[1].size_bytes == 4 * 12
+    with pytest.raises(InputError, match="have `hidden`"):
+        space("hidden_bias: false")

@@ -14,8 +14,8 @@ from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed_samples
-from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
-from deploynas.accuracy.mlp import fit_mlp
+from deploynas.accuracy.learned import MIN_NETWORKS
+from deploynas.accuracy.learned_forms import fit_learned
 from deploynas.accuracy.registry import (
     ESTIMANDS,
     ESTIMATION_METHODS,
@@ -200,15 +200,7 @@ def learn(space: Space, networks: Sequence[Pass], settings: EstimationSettings) 
     if settings.score != "accuracy":  # on the scale of accuracy
         score = means(networks, settings.score)
         y = np.polyval(np.polyfit(score, y, 1), score)
-    if settings.method == "bilinear":
-        return fit_bilinear(space, architectures, y)
-    if settings.method == "coupled":
-        return fit_bilinear(space, architectures, y, couple_stages=True)
-    if settings.method == "quadratic":
-        return fit_quadratic(space, architectures, y)
-    if settings.method == "mlp":
-        return fit_mlp(space, architectures, y)
-    raise InputError(f"`{settings.method}` is not learned from networks")
+    return fit_learned(settings.method, space, architectures, y)
 
 
 def _passes_of(settings: EstimationSettings, decisions: Decisions) -> tuple[str, int, int]:

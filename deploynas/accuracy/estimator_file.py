@@ -18,8 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from deploynas.accuracy.comparisons import MeasuredComparison
 from deploynas.accuracy.expectation import Expectation
 from deploynas.accuracy.registry import ESTIMATORS, require_known
+from deploynas.accuracy.shipped_estimators import find_estimator
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
+from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective
 
@@ -47,6 +49,20 @@ class Curve(BaseModel):
         return float(np.interp(predicted, self.predicted, self.measured))
 
 
+class GroupValidation(BaseModel):
+    """Of one group of networks, such as those of one search, by a fit to the networks that are not of it."""
+
+    name: str
+    networks: int
+    measured_std: float | None  # how much there is to rank
+    kendall_tau: float | None
+    mean_error: float  # of |predicted - measured|
+    bias: float  # the mean of predicted - measured
+    top_networks: int  # the tenth with the highest predictions: where a search goes
+    top_bias: float
+    coverage: float | None  # share within the 90 % intervals
+
+
 class EstimatorValidation(BaseModel):
     """Prediction against measurement on unseen sub-networks; accuracy is a fraction, so are the errors."""
 
@@ -72,6 +88,13 @@ class EstimatorValidation(BaseModel):
     frontier_mean_error: float | None = None  # of expected - measured
     frontier_mean_error_se: float | None = None
     frontier_coverage: float | None = None  # share of them within their 90 % intervals
+    # from a file of results: networks were left out in turn, so many parts of them, each judged by a fit without it
+    folds: int | None = None
+    bias: float | None = None  # the mean of predicted - measured
+    top_networks: int | None = None  # the tenth with the highest predictions
+    top_bias: float | None = None
+    coverage: float | None = None  # share within the 90 % intervals
+    groups: list[GroupValidation] = []  # the same with whole groups left out
 
     def expected(self, predicted: float) -> float | None:
         """The measured accuracy to expect of a network with this prediction."""
@@ -88,6 +111,7 @@ class EstimatorFile(BaseModel):
     space_hash: str
     validation: EstimatorValidation | None = None
     comparisons: list[MeasuredComparison] = []
+    results: ResultsRecord | None = None  # that it was made from, if not from a supernet
     provenance: dict[str, Any] = {}
 
     def checked_space(self) -> Space:
@@ -109,6 +133,7 @@ class StoredEstimator(ABC):
     space: Space
     validation: EstimatorValidation | None = field(default=None, kw_only=True)
     comparisons: tuple[MeasuredComparison, ...] = field(default=(), kw_only=True)
+    results: ResultsRecord | None = field(default=None, kw_only=True)
     provenance: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
@@ -147,6 +172,7 @@ class StoredEstimator(ABC):
             "space_hash": self.space.hash,
             "validation": self.validation,
             "comparisons": self.comparisons,
+            "results": self.results,
             "provenance": self.provenance,
         }
         file = self.File.model_validate({**shared, **self._coefficients()})
@@ -154,7 +180,8 @@ class StoredEstimator(ABC):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        file = parse_json(Path(path), cls.File)
+        """From a file, or by the name of one that ships."""
+        file = parse_json(find_estimator(path), cls.File)
         try:
             estimator = cls._from_file(file.checked_space(), file)
         except InputError as error:
@@ -163,13 +190,14 @@ class StoredEstimator(ABC):
             estimator,
             validation=file.validation,
             comparisons=tuple(file.comparisons),
+            results=file.results,
             provenance=file.provenance,
         )
 
 
 def load_estimator(path: str | Path) -> StoredEstimator:
-    """Read an estimator of any kind."""
-    kind = read_json(Path(path), SCHEMA, VERSION).get("kind")
+    """Read an estimator of any kind, from a file or by the name of one that ships."""
+    kind = read_json(find_estimator(path), SCHEMA, VERSION).get("kind")
     if kind not in ESTIMATORS:
         raise InputError(
             f"{path}: no estimator of kind {kind!r}",

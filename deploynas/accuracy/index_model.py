@@ -50,23 +50,26 @@ class Likelihood(Protocol):
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Values with independent errors of one variance."""
+    """Values with independent errors, of one variance divided by a weight per row."""
 
     y: np.ndarray
     variance: float
+    weight: np.ndarray  # with a mean of 1
 
     def loss(self, t: np.ndarray) -> float:
-        return 0.5 * (float(((self.y - t) ** 2).sum()) / self.variance + len(self.y) * float(np.log(self.variance)))
+        squares = float((self.weight * (self.y - t) ** 2).sum())
+        return 0.5 * (squares / self.variance + len(self.y) * float(np.log(self.variance)))
 
     def pull(self, t: np.ndarray, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        return (self.y[rows] - t) / self.variance, np.full(len(t), 1 / self.variance)
+        weight = self.weight[rows]
+        return weight * (self.y[rows] - t) / self.variance, weight * (1 / self.variance)
 
     def of(self, rows: slice) -> Gaussian:
-        return replace(self, y=self.y[rows])
+        return replace(self, y=self.y[rows], weight=self.weight[rows])
 
     def adapted(self, t: np.ndarray, parameters: float) -> Gaussian:
         left = max(len(self.y) - parameters, 0.1 * len(self.y))
-        return replace(self, variance=max(float(((self.y - t) ** 2).sum()) / left, 1e-10))
+        return replace(self, variance=max(float((self.weight * (self.y - t) ** 2).sum()) / left, 1e-10))
 
 
 @dataclass(frozen=True)

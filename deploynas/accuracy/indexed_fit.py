@@ -27,7 +27,7 @@ from deploynas.accuracy.index_model import (
     refined,
 )
 from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices, Refit
-from deploynas.accuracy.learned import checked_accuracies
+from deploynas.accuracy.learned import checked_accuracies, checked_weights
 from deploynas.accuracy.samples import Pass
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
@@ -50,24 +50,47 @@ def fit_indexed(
     accuracies: Sequence[float] | np.ndarray,
     *,
     indices: Literal[1, 2] | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
+    parts: Sequence[np.ndarray] = (),
     seed: int = 0,
 ) -> IndexedEstimator:
-    """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks."""
-    y = checked_accuracies(space, architectures, accuracies)
-    basis = _Basis(space)
-    data = _Networks(basis, basis.design(space.rows(architectures)), y)
-    folds = np.random.default_rng(seed).permutation(len(y)) % FOLDS
-    form = _named(indices) or _chosen(FORMS, [data.held_out_losses(folds == fold) for fold in range(FOLDS)])
+    """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks.
+
+    `weights` multiply the squared errors. `parts`, each a mask of the networks, are held out in turn when the form is
+    picked: networks that have something in common, such as the search they come from. By default thirds are drawn.
+    """
+    data = _Networks.of(space, architectures, accuracies, weights)
+    form = _named(indices)
+    if form is None:
+        folds = np.random.default_rng(seed).permutation(len(data.y)) % FOLDS
+        held_out = list(parts) or [folds == fold for fold in range(FOLDS)]
+        form = _chosen(FORMS, [data.held_out_losses(part) for part in held_out], related=bool(parts))
+    return _estimator(space, data, form, seed)
+
+
+def fit_form(
+    space: Space,
+    architectures: Sequence[Architecture],
+    accuracies: Sequence[float] | np.ndarray,
+    form: Form,
+    weights: Sequence[float] | np.ndarray | None = None,
+    seed: int = 0,
+) -> IndexedEstimator:
+    """The same in a form that is known, which may also be the additive one."""
+    return _estimator(space, _Networks.of(space, architectures, accuracies, weights), form, seed)
+
+
+def _estimator(space: Space, data: _Networks, form: Form, seed: int) -> IndexedEstimator:
     fitted = data.fit(form)
     link = _link(fitted.parts, data.level + data.scale * fitted.parts.constant, data.scale)
     assert isinstance(fitted.likelihood, Gaussian)
     return IndexedEstimator(
         space,
-        basis.indices(fitted.parts.w, data.centre),
+        data.basis.indices(fitted.parts.w, data.centre),
         link,
-        basis.refits(fitted, data, data.scale, seed),
+        data.basis.refits(fitted, data, data.scale, seed),
         lack_of_fit=data.scale * fitted.likelihood.variance**0.5,
-        provenance={"form": form, "networks": len(y)},
+        provenance={"form": form, "networks": len(data.y)},
     )
 
 
@@ -110,13 +133,21 @@ def _named(indices: Literal[1, 2] | None) -> Form | None:
     return FORMS[indices]
 
 
-def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]]) -> Form:
-    """The richest form that predicts better than the simpler ones, by two standard errors of the difference."""
-    joined = {form: np.concatenate([fold[form] for fold in losses]) for form in forms}
+def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]], related: bool = False) -> Form:
+    """The richest form that predicts better than the simpler ones, by two standard errors of the difference.
+
+    `losses` are those of the parts held out in turn. Networks of a part may be `related`: a part then counts as one
+    observation where that makes the standard error larger.
+    """
+    joined = {form: np.concatenate([part[form] for part in losses]) for form in forms}
     best = forms[0]
     for form in forms[1:]:
         gain = joined[best] - joined[form]
-        if gain.mean() > 2 * gain.std(ddof=1) / len(gain) ** 0.5:
+        error = gain.std(ddof=1) / len(gain) ** 0.5
+        if related:
+            means = np.array([(part[best] - part[form]).mean() for part in losses])
+            error = max(error, means.std(ddof=1) / len(means) ** 0.5)
+        if gain.mean() > 2 * error:
             best = form
     return best
 
@@ -212,25 +243,39 @@ def _fit_form(form: Form, basis: _Basis, design: np.ndarray, likelihood: Likelih
 
 
 class _Networks:
-    """Whole networks, as rows of a design, and their accuracies."""
+    """Whole networks, as rows of a design, their accuracies, and what their errors weigh."""
 
-    def __init__(self, basis: _Basis, rows: np.ndarray, y: np.ndarray) -> None:
+    def __init__(self, basis: _Basis, rows: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         self.basis, self.rows, self.y = basis, rows, y
+        self.weights = weights / weights.mean()
         self.centre = rows.mean(axis=0)
         self.design = rows - self.centre
         self.cluster = np.arange(len(y))
         self.level, self.scale = float(y.mean()), float(y.std()) or 1.0
 
+    @classmethod
+    def of(
+        cls,
+        space: Space,
+        architectures: Sequence[Architecture],
+        accuracies: Sequence[float] | np.ndarray,
+        weights: Sequence[float] | np.ndarray | None,
+    ) -> _Networks:
+        y = checked_accuracies(space, architectures, accuracies)
+        basis = _Basis(space)
+        return cls(basis, basis.design(space.rows(architectures)), y, checked_weights(weights, len(y)))
+
     def fit(self, form: Form) -> Fitted:
         """In units of the standard deviation of the accuracies."""
-        return _fit_form(form, self.basis, self.design, Gaussian((self.y - self.level) / self.scale, 0.1))
+        likelihood = Gaussian((self.y - self.level) / self.scale, 0.1, self.weights)
+        return _fit_form(form, self.basis, self.design, likelihood)
 
     def held_out_losses(self, out: np.ndarray) -> dict[Form, np.ndarray]:
-        """Squared errors on the networks left out."""
-        inside, losses = _Networks(self.basis, self.rows[~out], self.y[~out]), {}
+        """Squared errors on the networks left out, each times its weight."""
+        inside, losses = _Networks(self.basis, self.rows[~out], self.y[~out], self.weights[~out]), {}
         for form in FORMS:
             t = inside.fit(form).parts.t(self.rows[out] - inside.centre)
-            losses[form] = (inside.level + inside.scale * t - self.y[out]) ** 2
+            losses[form] = self.weights[out] * (inside.level + inside.scale * t - self.y[out]) ** 2
         return losses
 
 

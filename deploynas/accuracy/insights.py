@@ -25,6 +25,7 @@ from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.errors import InputError
+from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Ragged
 from deploynas.space.structure import INPUT_SIZE
 
@@ -78,6 +79,7 @@ class InsightsFile(BaseModel):
     findings: list[str]
     at: AtNetwork | None = None  # what single changes bring to one network
     validation: dict[str, Any] | None
+    results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
 
 
 def quantile(p: float, degrees: float) -> float:
@@ -217,4 +219,5 @@ def insights_file(
         findings=findings_of(insights, here),
         at=at,
         validation=validation.model_dump() if validation else None,
+        results=estimator.results,
     )

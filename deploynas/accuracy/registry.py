@@ -24,6 +24,10 @@ ESTIMATORS = {
 Method = Literal["indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp"]
 ESTIMATION_METHODS: tuple[Method, ...] = ("indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp")
 
+# those that a file of measured networks is enough for
+ResultsMethod = Literal["indexed", "bilinear", "coupled", "quadratic", "mlp"]
+RESULTS_METHODS: tuple[ResultsMethod, ...] = ("indexed", "bilinear", "coupled", "quadratic", "mlp")
+
 # how the paths of validation passes are drawn: one for each image, one for each batch, or one option fixed for all
 Sampling = Literal["pooled", "single-path", "per-decision"]
 SAMPLINGS: tuple[Sampling, ...] = ("pooled", "single-path", "per-decision")

@@ -29,20 +29,32 @@ def validate(estimator: Estimator, unseen: Sequence[Pass], seed: int = 0) -> Est
     measured = means(unseen, "accuracy")
     predicted = np.array([estimator.predict(network) for network in networks])
     rng = np.random.default_rng(seed)
+    found = judge(predicted, measured, rng)
+    ceiling = noise_ceiling(unseen, rng)
+    ablations = {}
+    if isinstance(estimator, BilinearEstimator):
+        for name, part in (("without_depth", _without_depth(estimator)), ("without_block", _without_block(estimator))):
+            ablations[name] = rank_correlation(np.array([part.predict(n) for n in networks]), measured)
+    return found.model_copy(
+        update={
+            "images": len(unseen[0].scores.right),
+            "noise_ceiling": ceiling.kendall_tau,
+            "noise_ceiling_spearman": ceiling.spearman,
+            "ablations": ablations,
+        }
+    )
+
+
+def judge(predicted: np.ndarray, measured: np.ndarray, rng: np.random.Generator) -> EstimatorValidation:
+    """How predictions agree with measurements of the same networks, with intervals by bootstrap over networks."""
     rows = rng.integers(len(measured), size=(RESAMPLES, len(measured)))
 
     def interval(statistic: Callable[[np.ndarray, np.ndarray], float | None]) -> tuple[float, float] | None:
         draws = [value for r in rows if (value := statistic(predicted[r], measured[r])) is not None]
         return (float(np.quantile(draws, 0.025)), float(np.quantile(draws, 0.975))) if draws else None
 
-    ceiling = noise_ceiling(unseen, rng)
-    ablations = {}
-    if isinstance(estimator, BilinearEstimator):
-        for name, part in (("without_depth", _without_depth(estimator)), ("without_block", _without_block(estimator))):
-            ablations[name] = rank_correlation(np.array([part.predict(n) for n in networks]), measured)
     return EstimatorValidation(
         networks=len(measured),
-        images=len(unseen[0].scores.right),
         measured_std=float(measured.std(ddof=1)),
         kendall_tau=kendall(predicted, measured),
         kendall_tau_interval=interval(kendall),
@@ -52,9 +64,6 @@ def validate(estimator: Estimator, unseen: Sequence[Pass], seed: int = 0) -> Est
         pearson_interval=interval(pearson),
         mean_error=mean_error(predicted, measured),
         mean_error_interval=interval(mean_error),
-        noise_ceiling=ceiling.kendall_tau,
-        noise_ceiling_spearman=ceiling.spearman,
-        ablations=ablations,
     )
 
 

@@ -44,7 +44,9 @@ class Operators(Protocol):
         """
         ...
 
-    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor: ...
+    def linear(
+        self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True
+    ) -> Tensor: ...
 
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         """The mean over a window, without what the padding of kernel // 2 adds."""

@@ -23,6 +23,7 @@ COMMANDS = (
     "bench",
     "check",
     "train",
+    "import",
     "estimate",
     "explain",
     "search",

@@ -1,4 +1,4 @@
-"""`deploynas devices`: what can be measured on here."""
+"""`deploynas devices`: what can be measured on here, and what there is to measure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ READY = "ready"
 @click.command("devices")
 @json_option
 def command(as_json: bool) -> None:
-    """List device profiles and whether this machine can run them."""
+    """List device profiles and whether this machine can run them; and the spaces and estimators that ship."""
+    from deploynas.accuracy.shipped_estimators import SHIPPED
     from deploynas.device import device_files
     from deploynas.latency.hardware import hardware
+    from deploynas.space import PRESETS
 
     listed = [(name, path, *_examined(path)) for name, path in device_files().items()]
     found = hardware()
@@ -29,7 +31,8 @@ def command(as_json: bool) -> None:
             {**device.describe(), "hash": device.hash, "status": status} if device else {"name": name, "status": status}
             for name, _, device, status in listed
         ]
-        print_json({"hardware": found.model_dump(), "devices": rows})
+        estimators = [{"name": e.name, "space": e.space, "about": e.about} for e in SHIPPED.values()]
+        print_json({"hardware": found.model_dump(), "devices": rows, "spaces": list(PRESETS), "estimators": estimators})
         return
     say(f"this machine: {found.processor}, {found.cores} cores, {found.memory_gib} GiB")
     print_table(
@@ -45,9 +48,14 @@ def command(as_json: bool) -> None:
         if device is None:
             say(f"warning: {path} cannot be used: {status.removeprefix('broken: ')}")
     ready = [name for name, _, _, status in listed if status == READY]
+    say(f"spaces that ship: {', '.join(PRESETS)}; or a YAML file of yours")
+    for one in SHIPPED.values():
+        say(f"estimators that ship, for `search` without any training: {one.name} ({one.about}, space {one.space})")
     if ready:
         simplest = min(ready, key=lambda name: (len(name), name))
         say(f"next: deploynas profile --device {simplest} --space fashion")
+        for one in SHIPPED.values():
+            say(f"  or: deploynas profile --device {simplest} --space {one.space}, then search with {one.name}")
 
 
 def _examined(path: Path) -> tuple[Device | None, str]:

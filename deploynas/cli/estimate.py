@@ -1,93 +1,130 @@
-"""`deploynas estimate`: what every depth and every block configuration is worth, from a trained supernet."""
+"""`deploynas estimate`: what every depth and every block configuration is worth, from a trained supernet or results."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
+from deploynas.cli.console import json_option, print_json, progress_bar, say
+from deploynas.cli.estimate_tables import show, show_results
 from deploynas.cli.next_commands import search_command
-from deploynas.cli.options import estimation_of, out_option, supernet_help, with_estimation_options
+from deploynas.cli.options import Values, estimation_of, out_option, supernet_help, with_estimation_options
+from deploynas.cli.results_options import RESULTS_OPTIONS, results_settings, with_results_options
+from deploynas.errors import InputError
 
 if TYPE_CHECKING:
-    from deploynas.accuracy.estimation import Estimate
-    from deploynas.accuracy.estimator_file import EstimatorValidation
+    from deploynas.accuracy.estimator_file import StoredEstimator
+
+
+# by the names of their parameters
+SUPERNET_OPTIONS = ("data", "folder", "sampling", "estimand", "score", "shrink", "passes", "target_se", "unseen")
 
 
 @click.command("estimate")
-@click.option("--supernet", "source", type=click.Path(path_type=Path), required=True, metavar="RUN", help=supernet_help)
+@click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN", help=supernet_help)
+@click.option("--from", "results", type=click.Path(path_type=Path), metavar="RESULTS.csv",
+              help="Instead of a supernet: networks and their accuracies, measured by anybody.")  # fmt: skip
 @click.option("--data", help="Data set.  [default: what the supernet was trained on]")
-@out_option("Estimator file.  [default: RUN/estimator.json]")
+@out_option("Estimator file.  [default: RUN/estimator.json, or RESULTS.estimator.json]")
 @with_estimation_options()
 @click.option("--samples", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where passes are kept.  [default: RUN/samples]")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the paths.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the paths; of held-out parts."
+)
+@with_results_options
 @json_option
+@click.pass_context
 def command(
-    source: Path, data: str | None, out: Path | None, folder: Path | None, seed: int, as_json: bool, **options: object
+    context: click.Context,
+    supernet: Path | None,
+    results: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **options: object,
 ) -> None:
-    """Measure or learn what every decision is worth, and validate it on unseen sub-networks.
+    """Measure or learn what every decision is worth, and validate it on unseen networks.
 
-    Passes are kept: the same command continues, and more passes refine what is there. On several processes:
-    `torchrun --nproc-per-node 2 -m deploynas estimate …`
+    From a supernet: passes are kept, the same command continues, and more passes refine what is there. On several
+    processes: `torchrun --nproc-per-node 2 -m deploynas estimate …`. From a file of results (`--from`, with `--space`):
+    nothing is measured, and nothing needs PyTorch.
     """
+    if (supernet is None) == (results is None):
+        raise InputError("an estimator comes from `--supernet RUN` or `--from RESULTS.csv`, one of them")
+    if supernet is not None:
+        _refuse(context, RESULTS_OPTIONS, "`--from`")
+        _from_supernet(supernet, out, as_json, options)
+    elif results is not None:
+        _refuse(context, SUPERNET_OPTIONS, "`--supernet`")
+        _from_results(results, out, as_json, options)
+
+
+def _refuse(context: click.Context, names: Collection[str], owner: str) -> None:
+    """Options that would be ignored."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        if parameter.name in names and given:
+            raise InputError(f"`{parameter.opts[0]}` is for {owner}")
+
+
+def _from_supernet(supernet: Path, out: Path | None, as_json: bool, options: Values) -> None:
     from deploynas.pipeline.estimate import KeptPasses, estimate_together
 
-    settings, kept = estimation_of(options), KeptPasses(folder, seed)
+    settings, kept = estimation_of(options), KeptPasses(options["folder"], options["seed"])  # type: ignore[arg-type]
+    data = options["data"] if isinstance(options["data"], str) else None
     if os.environ.get("RANK", "0") != "0":
-        estimate_together(source, data, settings, out, kept)
+        estimate_together(supernet, data, settings, out, kept)
         return
     with progress_bar("estimate") as on_progress:
-        saved = estimate_together(source, data, settings, out, kept, on_progress)
+        saved = estimate_together(supernet, data, settings, out, kept, on_progress)
     assert saved is not None, "the first process has the estimate"
     found, estimator = saved.estimate, saved.estimate.estimator
     if as_json:
-        validation = estimator.validation.model_dump() if estimator.validation else None
-        print_json({"estimator": str(saved.path), **estimator.provenance, "validation": validation})
+        _print_json(saved.path, estimator)
     else:
-        _show(found)
+        show(found)
     if settings.target_se is not None and not found.reached(settings.target_se):
         say(
             f"the largest standard error is {found.largest_se:.5f} after {found.passes} passes, not "
             f"{settings.target_se:g}: more passes help as long as it falls, then only more images do"
         )
     say(f"wrote {saved.path}; passes are kept in {saved.samples}")
-    explained = settings.method in ("indexed", "contributions", "bilinear")
-    say(f"next: {f'deploynas explain {saved.path}' if explained else search_command(saved.path, estimator.space)}")
+    _say_next(saved.path, estimator, settings.method)
 
 
-def _show(found: Estimate) -> None:
-    about = found.estimator.provenance
-    form = f", {about['form']}" if "form" in about else ""
-    rows = [["method", f"{about['method']}{form}"], ["passes", f"{found.passes} of {about['images']} images"]]
-    if found.largest_se is not None:
-        rows.append(["largest standard error", f"{100 * found.largest_se:.3f} points"])
-    validation = found.estimator.validation
-    if validation:
-        rows += validation_rows(validation)
-    print_table(["estimate", ""], rows)
+def _from_results(results: Path, out: Path | None, as_json: bool, options: Values) -> None:
+    from deploynas.accuracy.registry import RESULTS_METHODS
+    from deploynas.pipeline.results import estimate_from_results
+
+    method, space, seed = str(options["method"]), options["space_name"], options["seed"]
+    if not isinstance(space, str):
+        raise InputError("`--from` needs the space of its networks", hint="`--space ofa-mbv3`, or a YAML file of yours")
+    if method not in RESULTS_METHODS:
+        raise InputError(f"`{method}` is measured in a supernet", hint=f"one of {', '.join(RESULTS_METHODS)}")
+    settings = results_settings(options, method, int(str(seed)))
+    path = out or results.with_suffix(".estimator.json")
+    if path.exists() and results.exists() and path.samefile(results):
+        raise InputError(f"{path} holds the results, and would be overwritten", hint="another `--out`")
+    with progress_bar("estimate") as on_progress:
+        estimator = estimate_from_results(results, space, settings, path, on_progress)
+    if as_json:
+        _print_json(path, estimator)
+    else:
+        show_results(estimator)
+    say(f"wrote {path}")
+    _say_next(path, estimator, method)
 
 
-def validation_rows(validation: EstimatorValidation) -> list[list[str]]:
-    def shown(value: float | None, interval: tuple[float, float] | None = None, scale: float = 1) -> str:
-        if value is None:
-            return "not defined"
-        text = f"{scale * value:.3f}"
-        return text if interval is None else f"{text} ({scale * interval[0]:.3f} to {scale * interval[1]:.3f})"
+def _print_json(path: Path, estimator: StoredEstimator) -> None:
+    validation = estimator.validation.model_dump() if estimator.validation else None
+    results = {"results": estimator.results.model_dump()} if estimator.results else {}
+    print_json({"estimator": str(path), **estimator.provenance, **results, "validation": validation})
 
-    v = validation
-    rows = [
-        ["unseen networks", f"{v.networks}, accuracies differ by {100 * (v.measured_std or 0):.2f} points (std)"],
-        ["Kendall tau", shown(v.kendall_tau, v.kendall_tau_interval)],
-        ["Spearman", shown(v.spearman, v.spearman_interval)],
-        ["Pearson", shown(v.pearson, v.pearson_interval)],
-        ["mean error, points", shown(v.mean_error, v.mean_error_interval, 100)],
-        ["two halves of the images: tau, Spearman", f"{shown(v.noise_ceiling)}, {shown(v.noise_ceiling_spearman)}"],
-    ]
-    for name, ablation in v.ablations.items():
-        label = name.replace("_", " ") + " terms: tau, Spearman"
-        rows.append([label, f"{shown(ablation.kendall_tau)}, {shown(ablation.spearman)}"])
-    return rows
+
+def _say_next(path: Path, estimator: StoredEstimator, method: str) -> None:
+    explained = method in ("indexed", "contributions", "bilinear")
+    say(f"next: {f'deploynas explain {path}' if explained else search_command(path, estimator.space)}")

@@ -10,6 +10,7 @@ import click
 from deploynas.cli.console import json_option, print_json, print_table, say
 from deploynas.cli.network_argument import NETWORK_HELP, read_network
 from deploynas.cli.next_commands import search_command
+from deploynas.cli.validation_words import ranking, say_groups, say_results
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def command(
 ) -> None:
     """Explain an estimator: the worth of every design choice, beside its latency.
 
+    ESTIMATOR is a file from `estimate`, or the name of one that ships, such as ofa-mbv3-imagenet.
     Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
     everything else. A sentence is printed only where the standard errors allow it. With `--at`: what one more
     block, a larger kernel and so on would bring to one network. With two networks A and B: why A and not B.
@@ -55,7 +57,20 @@ def command(
         _compare(estimator, networks, table, as_json)
     else:
         _insights(estimator, at, table, html, as_json)
+    _say_trust(estimator)
     say(f"next: {search_command(estimator_path, estimator.space)}")
+
+
+def _say_trust(estimator: StoredEstimator) -> None:
+    """Of an estimator from elsewhere: what it was made from, and how right it is."""
+    if estimator.results is None:
+        return
+    if estimator.results.about:
+        say(f"accuracy: {estimator.results.about}")
+    say_results(estimator.results)
+    if estimator.validation and estimator.validation.kendall_tau is not None:
+        say(f"estimator: {ranking(estimator.validation)}")
+        say_groups(estimator.validation, estimator.results)
 
 
 def _compare(estimator: StoredEstimator, networks: tuple[str, ...], table: LatencyTable | None, as_json: bool) -> None:
@@ -139,7 +154,9 @@ def _show_network(at: AtNetwork) -> None:
 def _show_findings(document: InsightsFile, testable: bool) -> None:
     for finding in document.findings:
         click.echo(finding)
-    if not testable:
+    if document.results:
+        say("nothing is put into words: the networks of a file of results were not drawn at random")
+    elif not testable:
         say("nothing is put into words: the estimator's file holds no unbiased comparisons; `estimate` writes them")
     elif not document.findings:
         say("no finding is beyond its error bars; more passes of `estimate` narrow them")

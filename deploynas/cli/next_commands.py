@@ -35,7 +35,9 @@ def _table_at_hand(estimator: Path, space: Space) -> str | None:
 
 def after_profile(table_path: Path, space: Space, space_name: str) -> str:
     """A search if the space has an estimator, else what leads to one."""
+    from deploynas.accuracy.shipped_estimators import SHIPPED
     from deploynas.pipeline.run_folder import RunFolder
+    from deploynas.space import Space
 
     run = RunFolder.of_space(space.name)
     if run.estimator.exists():
@@ -43,4 +45,7 @@ def after_profile(table_path: Path, space: Space, space_name: str) -> str:
         return join(["deploynas", "search", *given, "--out", "found.json"])
     if run.w_star.exists():
         return join(["deploynas", "estimate", "--supernet", str(run.path)])
+    shipped = next((one for one in SHIPPED.values() if Space.load(one.space).hash == space.hash), None)
+    if shipped:
+        return join(["deploynas", "search", "--estimator", shipped.name, "--latency", str(table_path)])
     return join(["deploynas", "train", "--space", space_name])

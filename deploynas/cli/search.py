@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
 from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.cli.options import (
     goal_of,
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     "estimator_path",
     type=click.Path(path_type=Path),
     required=True,
-    metavar="FILE",
-    help="What every decision is worth, from `estimate`.",
+    metavar="FILE|NAME",
+    help=f"What every decision is worth: a file from `estimate`, or one that ships: {', '.join(SHIPPED)}.",
 )
 @click.option(
     "--latency",
@@ -106,6 +107,12 @@ def command(
     With one table and no budget, the fastest network that is expected to be within one point of the best. With the
     default solver the answer is the proven optimum. Exit code 3: no network is within all limits; the message names
     the limit in the way.
+
+    Without any training, the best of Once-for-all's ImageNet networks within 10 ms on this machine:
+
+    \b
+    deploynas profile --space ofa-mbv3 -o my.json
+    deploynas search --estimator ofa-mbv3-imagenet --latency my.json:10
     """  # fmt: skip
     from deploynas.pipeline.search import network_for_each, shared_network, whole_frontier
     from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
@@ -220,9 +227,13 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
-    there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
+    name = document.the_space().name
+    there = RunFolder.with_estimator(Path(document.estimator.path), name)
     if there:
         say(f"next: deploynas finetune {out} --supernet {there.path}")
+    elif shipped := shipped_estimator(document.estimator.path):
+        run = RunFolder.of_space(name).path
+        say(f"next, for weights: {shipped.import_command(run)}, then deploynas finetune {out} --supernet {run}")
 
 
 def _show(document: SearchFile, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import print_table, say
+from deploynas.cli.validation_words import ranking, say_groups, say_results
 from deploynas.search.feasibility import show as cost_text
 
 if TYPE_CHECKING:
@@ -24,26 +25,28 @@ def show(document: SearchFile) -> None:
     if document.frontier:
         _show_frontier(document)
     elif len(document.networks) == 1:
-        _show_network(document.networks[0])
+        _show_network(document)
     elif document.networks:
-        _show_ranking(document.networks)
+        _show_ranking(document)
     if document.each:
         _show_sharing(document)
     _say_trust(document)
 
 
-def _show_network(network: NetworkRecord) -> None:
+def _show_network(document: SearchFile) -> None:
+    (network,) = document.networks
     limited = {use.name: use for use in network.limits}
-    rows = [[_accuracy_title(network), _accuracy(network), "", ""]]
+    rows = [[_accuracy_title(network, document), _accuracy(network), "", ""]]
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
     click.echo(network.architecture)
 
 
-def _show_ranking(networks: Sequence[NetworkRecord]) -> None:
+def _show_ranking(document: SearchFile) -> None:
+    networks = document.networks
     measured, timed = networks[0].measured_accuracy is not None, networks[0].measured_latency_ms is not None
-    columns = ["#", *(["accuracy, measured"] if measured else []), _accuracy_title(networks[0])]
+    columns = ["#", *(["accuracy, measured"] if measured else []), _accuracy_title(networks[0], document)]
     columns += [*(["latency, measured"] if timed else []), *(use.name for use in networks[0].limits), "blocks"]
     rows = [
         [
@@ -75,7 +78,7 @@ def _show_sharing(document: SearchFile) -> None:
                 _loss(record),
             ]
         )
-    title = _accuracy_title(document.each[0].own)
+    title = _accuracy_title(document.each[0].own, document)
     columns = ["device", "budget", "its own network", title, "loses by sharing"]
     print_table(columns, rows, title="One network each")
     if not document.networks:
@@ -85,7 +88,7 @@ def _show_sharing(document: SearchFile) -> None:
 
 def _show_frontier(document: SearchFile) -> None:
     rows = [[i + 1, f"{p.latency_ms:.4f}", _accuracy(p), _depths(p.choices)] for i, p in enumerate(document.frontier)]
-    print_table(["#", "latency_ms", _accuracy_title(document.frontier[0]), "blocks"], rows)
+    print_table(["#", "latency_ms", _accuracy_title(document.frontier[0], document), "blocks"], rows)
     say("the architectures: `--json`, or `--out FILE`, of which `finetune FILE --pick #` takes one")
 
 
@@ -134,39 +137,31 @@ def ranges_document(ranges: Sequence[CostRange], failure: GateError | None) -> d
 
 def _say_trust(document: SearchFile) -> None:
     """What an accuracy here is, and how far predictions can be trusted."""
-    validation = document.estimator_validation
+    from deploynas.accuracy.estimator_file import EstimatorValidation
+
+    given, results = document.estimator_validation, document.estimator_results
+    validation = EstimatorValidation.model_validate(given) if given else None
     networks = [*document.networks, *(record.own for record in document.each)]
     records: list[NetworkRecord | FrontierRecord] = [*networks, *document.frontier]
     if any(record.accuracy is not None for record in records):
-        say("one-shot accuracy: with weights inherited from the supernet, before fine-tuning; (90 % interval)")
-    if validation and validation.get("kendall_tau") is not None:
-        say(f"estimator: {_ranking(validation)} on {validation['networks']} unseen networks")
+        what = "one-shot accuracy: with weights inherited from the supernet, before fine-tuning"
+        say(f"{f'accuracy: {results.about}' if results and results.about else what}; (90 % interval)")
+    if results:
+        say_results(results)
+    if validation and validation.kendall_tau is not None:
+        say(f"estimator: {ranking(validation)}")
+        say_groups(validation, results)
     else:
         say("estimator: not validated, so its accuracies are for ranking")
-    if validation and validation.get("frontier_mean_error") is not None:
-        error, se = validation["frontier_mean_error"], validation["frontier_mean_error_se"]
+    if validation and validation.frontier_mean_error is not None:
+        error, se = validation.frontier_mean_error, validation.frontier_mean_error_se or 0.0
         say(
             f"where the search goes: expected - measured {100 * error:+.2f} ± {100 * se:.2f} points on "
-            f"{validation['frontier_networks']} networks that the estimator had not been told of"
+            f"{validation.frontier_networks} networks that the estimator had not been told of"
         )
     uses = [use for network in networks for use in network.limits]
     if any(use.unit == "ms" and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")
-
-
-def _ranking(validation: dict) -> str:
-    """Kendall tau with what else was validated; files from elsewhere may have less."""
-    interval, others = validation.get("kendall_tau_interval"), []
-    tau = f"Kendall tau {validation['kendall_tau']:.2f}"
-    if interval:
-        tau += f" ({interval[0]:.2f} to {interval[1]:.2f})"
-    if validation.get("spearman") is not None:
-        others.append(f"Spearman {validation['spearman']:.2f}")
-    if validation.get("mean_error") is not None:
-        others.append(f"mean error {100 * validation['mean_error']:.2f} points")
-    if isinstance(validation.get("noise_ceiling"), float):
-        others.append(f"two halves of the images agree to tau {validation['noise_ceiling']:.2f}")
-    return ", ".join([tau, *others])
 
 
 def _claim(network: NetworkRecord) -> str:
@@ -186,8 +181,10 @@ def _percent(accuracy: float) -> str:
     return f"{100 * accuracy:.2f} %"
 
 
-def _accuracy_title(record: NetworkRecord | FrontierRecord) -> str:
-    return "score, which only ranks" if record.accuracy is None else "accuracy, one-shot"
+def _accuracy_title(record: NetworkRecord | FrontierRecord, document: SearchFile) -> str:
+    if record.accuracy is None:
+        return "score, which only ranks"
+    return "accuracy, expected" if document.estimator_results else "accuracy, one-shot"
 
 
 def _accuracy(record: NetworkRecord | FrontierRecord) -> str:

@@ -37,7 +37,7 @@ class ManifestFile(BaseModel):
     schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
     schema_version: int = 1
     files: list[FileHash]
-    lineage: dict[str, Origin | None]  # table, estimator, search, supernet, network
+    lineage: dict[str, Origin | None]  # table, estimator, search, supernet, imported, network
     about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
     created: str = ""

@@ -27,7 +27,9 @@ def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[
     """What `graph.chain(parts, weights)` takes, from a timm model of these parts."""
     weights: dict[str, np.ndarray] = {}
     for name, layer, norm in _layers(model, parts):
-        weights[f"{name}/weight"], weights[f"{name}/bias"] = _fold(layer, norm)
+        weights[f"{name}/weight"], bias = _fold(layer, norm)
+        if bias is not None:
+            weights[f"{name}/bias"] = bias
     expected = chain_shapes(parts)
     # timm's 1x1 convolution after pooling is a matrix product in the graph
     shaped = {
@@ -67,12 +69,12 @@ def _head(model: Any, last: Any, part: Head) -> Iterator[Layer]:
     yield "classifier", model.classifier, None
 
 
-def _fold(layer: Any, norm: Any) -> tuple[np.ndarray, np.ndarray]:
+def _fold(layer: Any, norm: Any) -> tuple[np.ndarray, np.ndarray | None]:
     weight = layer.weight.detach().double().cpu()
-    bias = torch.zeros(len(weight), dtype=torch.float64) if layer.bias is None else layer.bias.double().cpu()
+    bias = None if layer.bias is None else layer.bias.double().cpu()
     if norm is not None:
         mean, variance = norm.running_mean.double().cpu(), norm.running_var.double().cpu()
         factor = norm.weight.double().cpu() / torch.sqrt(variance + norm.eps)
         weight = weight * factor.view(-1, *[1] * (weight.dim() - 1))
-        bias = norm.bias.double().cpu() + (bias - mean) * factor
-    return weight.float().numpy(), bias.float().numpy()
+        bias = norm.bias.double().cpu() + ((0 if bias is None else bias) - mean) * factor
+    return weight.float().numpy(), None if bias is None else bias.float().numpy()

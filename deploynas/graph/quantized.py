@@ -131,17 +131,18 @@ class QuantizedWriter(GraphWriter):
             self._read_names.add("half")
         return "half"
 
-    def _parameters(self, name: str, shape: tuple[int, ...], x: str) -> list[str]:
-        weight, bias = self.weights(f"{name}/weight", shape), self.weights(f"{name}/bias", shape[:1])
+    def _parameters(self, name: str, shape: tuple[int, ...], x: str, bias: bool = True) -> list[str]:
+        weight = self.weights(f"{name}/weight", shape)
         scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / 127
         if not self.per_channel:
             scale = np.full_like(scale, scale.max())
         rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1)))
-        bias_scale = scale * self._scales[x]
-        return [
-            self._dequantized(f"{name}/weight", rounded.astype(np.int8), scale),
-            self._dequantized(f"{name}/bias", _int32(bias / bias_scale), bias_scale),
-        ]
+        read = [self._dequantized(f"{name}/weight", rounded.astype(np.int8), scale)]
+        if bias:
+            bias_scale = scale * self._scales[x]
+            value = _int32(self.weights(f"{name}/bias", shape[:1]) / bias_scale)
+            read.append(self._dequantized(f"{name}/bias", value, bias_scale))
+        return read
 
     def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray) -> str:
         inputs = [

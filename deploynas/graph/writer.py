@@ -59,8 +59,8 @@ class GraphWriter:
         out = Tensor(name, out_channels, strided(x.height, stride), strided(x.width, stride))
         return self.activate(out, activation)
 
-    def linear(self, name: str, x: Tensor, outputs: int, activation: str | None = None) -> Tensor:
-        inputs = [x.name, *self._parameters(name, (outputs, x.channels), x.name)]
+    def linear(self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True) -> Tensor:
+        inputs = [x.name, *self._parameters(name, (outputs, x.channels), x.name, bias)]
         self._node("Gemm", name, inputs, transB=1)
         y = Tensor(name, outputs)
         return self.activate(y, activation) if activation else y
@@ -134,12 +134,10 @@ class GraphWriter:
     def _node(self, kind: str, name: str, inputs: list[str], **attributes: Any) -> None:
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
 
-    def _parameters(self, name: str, shape: tuple[int, ...], x: str) -> list[str]:
-        """Weight and bias of the operator that reads value `x`."""
-        weight, bias = f"{name}/weight", f"{name}/bias"
-        self._constant(weight, self.weights(weight, shape))
-        self._constant(bias, self.weights(bias, shape[:1]))
-        return [weight, bias]
+    def _parameters(self, name: str, shape: tuple[int, ...], x: str, bias: bool = True) -> list[str]:
+        """The weight, and the bias if it has one, of the operator that reads value `x`."""
+        shapes = {f"{name}/weight": shape} | ({f"{name}/bias": shape[:1]} if bias else {})
+        return [self._constant(parameter, self.weights(parameter, own)) for parameter, own in shapes.items()]
 
     def _scalar(self, name: str, value: float) -> str:
         return self._constant(name, np.asarray(value, np.float32))

@@ -108,7 +108,9 @@ def _out_of_reach(goal: Reaching, tradeoff: Tradeoff) -> GateError:
     return GateError(
         f"no network is expected to reach {100 * goal.accuracy:.4g} %; the best, at {best.latency_ms:.4g} ms, is "
         f"expected to have {100 * tradeoff.accuracies[-1]:.2f} %: {best.architecture}",
-        hint="one-shot accuracies, before fine-tuning, which usually adds to them",
+        hint="one-shot accuracies, before fine-tuning, which usually adds to them"
+        if tradeoff.estimator.results is None
+        else "an accuracy is a fraction, 0.77: 77 %",
     )
 
 

@@ -71,7 +71,7 @@ def open_network(network: str | Path, options: ExportOptions) -> FineTunedNetwor
     wanted = options.data or record.data_text(path.parent)
     if not wanted:
         raise InputError(f"{path} does not say what it was trained on", hint="give `--data`")
-    data = load_data(wanted, space) if isinstance(wanted, str) else wanted
+    data = record.normalised(load_data(wanted, space) if isinstance(wanted, str) else wanted)
     sources = Sources.remembered(record.lineage, data)
     if options.search:
         sources = sources.with_search(options.search)

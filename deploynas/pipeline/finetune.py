@@ -52,6 +52,7 @@ def finetune(
 def fine_tuning_task(supernet: TrainedSupernet, architecture: Architecture, options: FineTuneOptions) -> FineTuningTask:
     recipe = options.recipe or Recipe.for_space(supernet.space.name, None)
     taught = recipe.finetune.distillation.weight > 0
+    imported = supernet.record.imported
     return FineTuningTask(
         supernet.checkpoint,
         architecture,
@@ -59,7 +60,12 @@ def fine_tuning_task(supernet: TrainedSupernet, architecture: Architecture, opti
         recipe,
         supernet.teacher(options.teacher) if taught else None,
         options.from_scratch,
-        NetworkLineage(search=origin(options.search), supernet=origin(supernet.path), teacher=options.teacher),
+        NetworkLineage(
+            search=origin(options.search),
+            supernet=origin(supernet.path),
+            imported=imported.file if imported else None,
+            teacher=options.teacher,
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from deploynas.pipeline.delivery import Delivery
 from deploynas.pipeline.device_run import DeviceRun, ExportStep, RunSettings, SearchStep
 from deploynas.pipeline.estimate import EstimateStep
 from deploynas.pipeline.goal import AtMost, Goal
+from deploynas.pipeline.import_ofa import imported_into
 from deploynas.pipeline.limits import split_budget
 from deploynas.pipeline.profile import ProfileStep, doubt_about
 from deploynas.pipeline.refine import refinement_in_words, require_rounds
@@ -154,6 +155,10 @@ class _Steps:
             self.watcher.note(doubt)
 
     def train(self, step: TrainStep) -> None:
+        imported = imported_into(self.folder, step.space)
+        if imported:
+            self.watcher.note(f"train: {self.folder.supernet} was imported from {imported}, and is taken as it is")
+            return
         if self._done(step, f"train {step.space.name}", self.folder.supernet):
             return
         result = training_result(self.folder.supernet)

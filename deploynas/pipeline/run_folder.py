@@ -1,6 +1,7 @@
 """The folder of a run: the one place that knows its layout, whichever command made it.
 
 supernet/   w_h and w_star (safetensors + JSON), metrics.jsonl, and the state of training while it runs
+space.yaml                          of an imported supernet whose space is none of the presets
 estimator.json, samples/            what decisions are worth, and the passes it was learned from
 devices/DEVICE/                     table.json, estimator.json (refined), search.json, networks/ (fine-tuned)
 bundles/DEVICE/                     what is handed over
@@ -72,6 +73,10 @@ class RunFolder:
     @property
     def w_h(self) -> Path:
         return self.supernet / "w_h.safetensors"
+
+    @property
+    def space_file(self) -> Path:
+        return self.path / "space.yaml"
 
     @property
     def estimator(self) -> Path:

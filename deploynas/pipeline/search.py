@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deploynas import __version__, search
+from deploynas.accuracy.shipped_estimators import find_estimator
 from deploynas.errors import GateError, InputError
 from deploynas.files import now
 from deploynas.pipeline.budget import SettledBudget, plain_budget, settle
@@ -137,8 +138,9 @@ def _answer(
         space_hash=request.space.hash,
         networks=[network_record(result) for result in results],
         each=sharing_records(each, shared),
-        estimator=input_record(request.estimator_path),
+        estimator=input_record(request.estimator_path, find_estimator(request.estimator_path)),
         estimator_validation=validation.model_dump() if validation else None,
+        estimator_results=request.estimator.results,
         tables=[input_record(table.path) for table in request.tables],
         provenance={
             "created": now(),

@@ -52,7 +52,7 @@ class SearchRequest:
 
     space: Space
     estimator: StoredEstimator
-    estimator_path: Path
+    estimator_path: Path  # or the name of one that ships
     tables: Sequence[BudgetedTable]
     resources: Sequence[Limit]
     solver: SolverChoice = field(default_factory=SolverChoice)

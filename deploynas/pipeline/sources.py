@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deploynas.accuracy.shipped_estimators import shipped_estimator
 from deploynas.costs import RESOURCES
 from deploynas.device import Device
 from deploynas.latency.table import LatencyTable
@@ -56,7 +57,7 @@ class Sources:
             if (found := _unchanged(record))
         ]
         resources = tuple(Limit(use.name, use.budget) for use in limits if use.name in RESOURCES)
-        estimator = _unchanged(file.estimator)
+        estimator = _unchanged(_where_it_is(file.estimator))
         return replace(self, search=path, estimator=estimator, tables=tuple(tables), resources=resources)
 
     def with_tables(self, paths: Sequence[Path]) -> Sources:
@@ -83,6 +84,7 @@ class Sources:
             "estimator": origin(self.estimator),
             "search": origin(self.search) or made_from.search,
             "supernet": made_from.supernet,
+            **({"imported": made_from.imported} if made_from.imported else {}),
             "network": origin(network.with_suffix(".safetensors")),
         }
         return {name: file.public() if file else None for name, file in found.items()}
@@ -101,6 +103,12 @@ def _latency_budgets(limits: Sequence[LimitRecord], tables: int) -> list[float |
     """The budget of each table, in their order; a frontier has none."""
     budgets: list[float | None] = [use.budget for use in limits if use.name not in RESOURCES]
     return [*budgets, *[None] * tables][:tables]
+
+
+def _where_it_is(estimator: InputRecord) -> InputRecord:
+    """One that ships is recorded by its name."""
+    shipped = shipped_estimator(estimator.path)
+    return estimator.model_copy(update={"path": str(shipped.path)}) if shipped else estimator
 
 
 def _unchanged(record: InputRecord) -> Path | None:

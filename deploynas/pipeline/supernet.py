@@ -18,6 +18,7 @@ from deploynas.pipeline.run_folder import W_STAR, RunFolder
 from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.paths import RandomPaths
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import Data, load_data
@@ -39,6 +40,10 @@ class TrainedSupernet:
     def space(self) -> Space:
         return self.checkpoint.space
 
+    @cached_property
+    def record(self) -> CheckpointRecord:
+        return CheckpointRecord.of(self.checkpoint)
+
     @property
     def network(self) -> Supernet:
         assert isinstance(self.checkpoint.model, Supernet)
@@ -52,8 +57,18 @@ class TrainedSupernet:
     @cached_property
     def one_shot(self) -> SupernetMeasure:
         validation = self.data.validation
-        networks = for_each_size(self.network.to(self.batches.device), self.batches, RECALIBRATION_IMAGES)
+        network = self.network.to(self.batches.device)
+        if self._statistics_of_elsewhere:
+            recalibrate_on_train(
+                network, self.batches, RECALIBRATION_IMAGES, RandomPaths(self.space, np.random.default_rng(0))
+            )
+        networks = for_each_size(network, self.batches, RECALIBRATION_IMAGES)
         return SupernetMeasure(networks, lambda: self.batches.evaluation(validation, BATCH), len(validation))
+
+    @property
+    def _statistics_of_elsewhere(self) -> bool:
+        """Whether batch norm has statistics of images that are not ours: it was imported without any."""
+        return self.record.imported is not None and not self.record.imported.recalibrated
 
     @property
     def identity(self) -> dict[str, str | None]:
@@ -85,7 +100,10 @@ class TrainedSupernet:
     def teacher(self, asked: str | None) -> Teacher:
         text = self.teacher_text(asked)
         if text not in self._teachers:
-            self._teachers[text] = load_teacher(text, self.space, self.data)
+            teacher = load_teacher(text, self.space, self.data)
+            if asked is None and self._statistics_of_elsewhere:
+                recalibrate_on_train(teacher.model.to(self.batches.device), self.batches, RECALIBRATION_IMAGES)
+            self._teachers[text] = teacher
         return self._teachers[text]
 
     @cached_property
@@ -125,15 +143,24 @@ def open_supernet(source: str | Path | RunFolder, data: str | Data | None = None
     text = data or record.data_text(path.parent)
     if text is None:
         raise InputError(f"{path} does not say what it was trained on", hint="give `--data`")
-    loaded = load_data(text, checkpoint.space) if isinstance(text, str) else text
+    loaded = record.normalised(load_data(text, checkpoint.space) if isinstance(text, str) else text)
     trained_on = record.data
     if trained_on and trained_on.split_hash not in (None, loaded.describe().split_hash):
-        raise InputError(
-            f"`{loaded.name}` is not split as when the supernet was trained: it may have learned these validation "
-            "images",
-            hint=f"it was trained on `{trained_on.name}`",
-        )
+        raise _other_images(loaded.name, trained_on.name, record)
     return TrainedSupernet(path, checkpoint, loaded)
+
+
+def _other_images(given: str, known: str, record: CheckpointRecord) -> InputError:
+    if record.imported:
+        again = f"`deploynas import {record.imported.format} {record.imported.file.path} --out RUN --data DATA`"
+        return InputError(
+            f"`{given}` is not the data that the supernet was imported with: its statistics are of other images",
+            hint=f"it was imported with `{known}`; {again} measures other ones",
+        )
+    return InputError(
+        f"`{given}` is not split as when the supernet was trained: it may have learned these validation images",
+        hint=f"it was trained on `{known}`",
+    )
 
 
 class SupernetSource:

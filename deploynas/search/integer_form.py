@@ -16,6 +16,7 @@ import numpy as np
 from deploynas.errors import DeployNASError
 from deploynas.search.problem import Problem
 from deploynas.search.solver import separable
+from deploynas.search.solver_output import nothing_on_stdout
 from deploynas.space import Architecture, Decisions
 from deploynas.space.coefficients import CoupledObjective, SeparableObjective, Walk
 
@@ -221,13 +222,14 @@ class IntegerForm:
         scale = SCALE / (float(np.abs(worth).max()) or 1.0)
         shape = (len(self.rows.low), len(worth))
         matrix = csr_array((self.rows.value, (self.rows.row, self.rows.column)), shape=shape)
-        result = milp(
-            -scale * worth,
-            integrality=np.array(self.integral),
-            bounds=Bounds(0, np.array(self.upper)),
-            constraints=LinearConstraint(matrix, np.array(self.rows.low), np.array(self.rows.high)),
-            options={"mip_rel_gap": 0.0, "time_limit": time_limit_s},
-        )
+        with nothing_on_stdout():
+            result = milp(
+                -scale * worth,
+                integrality=np.array(self.integral),
+                bounds=Bounds(0, np.array(self.upper)),
+                constraints=LinearConstraint(matrix, np.array(self.rows.low), np.array(self.rows.high)),
+                options={"mip_rel_gap": 0.0, "time_limit": time_limit_s},
+            )
         if result.status == INFEASIBLE:
             return None
         if result.x is None:

@@ -6,7 +6,6 @@ It embeds the space and names by hash the estimator and the tables that it came 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from deploynas.errors import InputError
-from deploynas.files import parse_json, write_json
+from deploynas.files import parse_json, sha256_of, write_json
+from deploynas.provenance import ResultsRecord
 from deploynas.search.frontier import FrontierPoint
 from deploynas.search.problem import UNITS
 from deploynas.search.result import AccuracyToExpect, SearchResult
@@ -140,6 +140,7 @@ class SearchFile(BaseModel):
     refinement: list[RefinementRound] = []  # of the estimator, where this search went
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
+    estimator_results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
     tables: list[InputRecord] = []
     provenance: dict[str, Any] = {}
 
@@ -223,8 +224,9 @@ def frontier_record(point: FrontierPoint, estimator: Estimator) -> FrontierRecor
     )
 
 
-def input_record(path: Path) -> InputRecord:
-    return InputRecord(path=str(path), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+def input_record(path: Path, content: Path | None = None) -> InputRecord:
+    """A file as it was named; `content` is where it is, if that is elsewhere."""
+    return InputRecord(path=str(path), sha256=sha256_of(content or path))
 
 
 def _choices(architecture: Architecture) -> list[list[int]]:

@@ -42,10 +42,10 @@ class Architecture:
 
     @classmethod
     def parse(cls, text: str, space: Space) -> Architecture:
-        """Read timm's notation: our own `str()`, or timm's nested lists as JSON or Python."""
-        from deploynas.space.notation import from_text
+        """Read timm's notation (our own `str()`, or timm's nested lists), Once-for-all's JSON, or choices."""
+        from deploynas.space.written_forms import read
 
-        return from_text(text, space)
+        return read(text, space)
 
     @property
     def stages(self) -> Choices:

@@ -41,4 +41,6 @@ class SpaceRecord(BaseModel):
     head_features: int
     head_hidden: int | None
     head_activation: str
+    head_hidden_bias: bool = True
+    norm_eps: float = 1e-5
     sizes: list[int] = []  # input sizes to choose from; empty: there is one

@@ -120,7 +120,14 @@ class StageFile(_Strict):
 class HeadFile(_Strict):
     features: Width
     hidden: int | None = Field(default=None, ge=1, le=65536)
+    hidden_bias: bool = True
     activation: Activation = "hard_swish"
+
+    @model_validator(mode="after")
+    def _bias_of_something(self) -> HeadFile:
+        if self.hidden is None and not self.hidden_bias:
+            raise ValueError("have `hidden` where it has `hidden_bias`")
+        return self
 
 
 class SpaceFile(_Strict):
@@ -134,3 +141,4 @@ class SpaceFile(_Strict):
     first: FirstFile | None = None
     stages: list[StageFile] = Field(min_length=1, max_length=64)
     head: HeadFile
+    norm_eps: float = Field(default=1e-5, gt=0, le=0.1)

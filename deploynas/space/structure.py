@@ -29,7 +29,7 @@ from deploynas.space.record import SpaceRecord
 from deploynas.space.schema import SpaceFile, StageFile
 
 INPUT_SIZE = "size"  # the factor by which options of the input differ
-PRESETS = ("fashion", "imagenet", "ofa-mbv3")
+PRESETS = ("fashion", "imagenet", "ofa-mbv3", "ofa-mbv3-w1.2", "ofa-proxyless")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Space:
     head_features: int
     head_hidden: int | None
     head_activation: str
+    head_hidden_bias: bool = True
+    norm_eps: float = 1e-5  # what batch norm adds to a variance before it divides
     sizes: tuple[int, ...] = ()  # of a square input, to choose from, rising; empty: there is one
 
     @classmethod
@@ -104,14 +106,17 @@ class Space:
             head_features=spec.head.features,
             head_hidden=spec.head.hidden,
             head_activation=spec.head.activation,
+            head_hidden_bias=spec.head.hidden_bias,
+            norm_eps=spec.norm_eps,
             sizes=spec.input.open_sizes(),
         )
 
     def describe(self) -> dict[str, Any]:
-        """The whole space as plain data: what files record, and what `from_description` reads back."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "sizes"}
-        if self.sizes:  # absent otherwise, as from before there was a choice
-            plain["sizes"] = list(self.sizes)
+        """The whole space as plain data: what files record, and what `from_description` reads back.
+
+        A field that has a default is absent while it is at it, so that a new one changes no hash of a space without it.
+        """
+        plain = {own.name: getattr(self, own.name) for own in fields(self) if getattr(self, own.name) != own.default}
         stages = [
             {
                 "out_channels": stage.out_channels,
@@ -221,7 +226,8 @@ class Space:
     @cached_property
     def head(self) -> Head:
         channels, height, width = self._stage_inputs[-1]
-        return Head(channels, self.head_features, self.head_hidden, self.classes, self.head_activation, height, width)
+        layers = (self.head_features, self.head_hidden, self.classes, self.head_activation)
+        return Head(channels, *layers, height, width, self.head_hidden_bias)
 
     def fixed_parts(self) -> list[tuple[str, Part]]:
         """The parts that every architecture shares."""

@@ -1,4 +1,4 @@
-"""Batch-norm recalibration: statistics measured on real batches instead of remembered from training.
+"""Batch norm across a whole network; above all its recalibration: statistics measured, not remembered from training.
 
 Training leaves running averages of weights long gone, and a supernet's are those of all paths together.
 Here every normalisation gets the exact mean and variance over all batches given, while each batch passes
@@ -16,6 +16,13 @@ from deploynas.space import Architecture
 from deploynas.supernet.elastic import ElasticNorm
 
 Batch = tuple[Tensor, Tensor | Architecture | None]  # images, and the paths they take
+
+
+def set_norm_eps(model: nn.Module, eps: float) -> None:
+    """What every normalisation of a network adds to the variance before it divides."""
+    for module in model.modules():
+        if isinstance(module, (ElasticNorm, nn.BatchNorm2d)):
+            module.eps = eps
 
 
 @torch.no_grad()

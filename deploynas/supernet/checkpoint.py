@@ -35,5 +35,6 @@ def save_network(
 def load_checkpoint(path: str | Path) -> Checkpoint:
     """Read either kind; the model comes back in evaluation mode."""
     saved = read_checkpoint(Path(path))
-    model = Supernet(saved.space) if saved.architecture is None else timm_model(saved.architecture)
+    one = saved.architecture
+    model = Supernet(saved.space, saved.file.kernels) if one is None else timm_model(one)
     return Checkpoint(saved.fill(model), saved.space, saved.architecture, saved.file.about, saved.file.weights_sha256)

@@ -1,10 +1,10 @@
 """A searched block that widens and narrows, with the weights of all its configurations, shared.
 
 Weights are those of the largest configuration: a smaller expansion takes the first channels, a smaller kernel the
-centre, a smaller squeeze-and-excitation the first reduced channels. Scale and shift of the normalisations are shared
-too. Statistics are, unless what is normalised depends on the block's own choice: what follows a kernel has a row of
-statistics per kernel, what leaves the block one per width and squeeze-and-excitation (of the kernel, the normalisation
-before has already removed mean and scale).
+centre (or what matrices make of it, see `kernels`), a smaller squeeze-and-excitation the first reduced channels. Scale
+and shift of the normalisations are shared too. Statistics are, unless what is normalised depends on the block's own
+choice: what follows a kernel has a row of statistics per kernel, what leaves the block one per width and
+squeeze-and-excitation (of the kernel, the normalisation before has already removed mean and scale).
 
 A batch of many paths is computed at once: images without the block leave it out, those with it are sorted by kernel,
 and what an image's own width lacks is masked by the same product that applies its squeeze-and-excitation. Statistics
@@ -32,6 +32,7 @@ from deploynas.supernet.elastic import (
     pointwise,
     take,
 )
+from deploynas.supernet.kernels import KernelMatrices, centre
 
 
 class ElasticExpansion(nn.Module):
@@ -44,6 +45,7 @@ class ElasticExpansion(nn.Module):
     reduced: Tensor
     plain: Tensor
     se: ElasticSqueeze | None
+    matrices: KernelMatrices | None
     conv_pwl: nn.Conv2d
 
     def __init__(self, parts: Sequence[Expansion]) -> None:
@@ -65,6 +67,7 @@ class ElasticExpansion(nn.Module):
         self.register_buffer("plain", torch.tensor([[not channels] for channels in reduced]), persistent=False)
         self._kernel_rows = torch.tensor([*self.kernel_row, INACTIVE])  # INACTIVE indexes the last one
         self._output_rows = torch.tensor(self.output_row)
+        self.matrices = None
 
     def _squeeze(self) -> ElasticSqueeze | None:
         """The module for `se`, if any configuration has one."""
@@ -154,10 +157,13 @@ class ElasticExpansion(nn.Module):
             x, padding = F.pad(x, [padding] * 4), 0
         return F.conv2d(x, weight, stride=self.stride, padding=padding, groups=groups)
 
-    def centre(self, weight: Tensor, kernel: int) -> Tensor:
-        """A smaller kernel is the centre of the largest."""
-        cut = (self.kernels[-1] - kernel) // 2
-        return weight[:, :, cut : cut + kernel, cut : cut + kernel]
+    def learn_kernels(self) -> None:
+        """From now on matrices make smaller kernels out of the largest one, instead of its centre as it is."""
+        self.matrices = KernelMatrices(self.kernels)
+
+    def of_size(self, weight: Tensor, kernel: int) -> Tensor:
+        """The kernel of that size, from a weight with the largest one: a view of it unless there are matrices."""
+        return centre(weight, kernel) if self.matrices is None else self.matrices(weight, kernel)
 
     def views(self, config: int) -> Iterator[tuple[str, Tensor]]:
         """timm's names of all tensors that a configuration uses, and where they are: what a sub-network inherits."""

@@ -1,7 +1,8 @@
 """Any architecture as a stand-alone timm model, with weights out of a supernet, or back into it.
 
 A sub-network's tensors are views of equally named supernet tensors: the first channels, the centre of a
-kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies into them.
+kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies into them. A kernel that
+matrices make out of a larger one is no view; it can be copied from, not into.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from deploynas.blocks import Part, kind_of
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_arch_def
+from deploynas.supernet.batch_norm import set_norm_eps
 from deploynas.supernet.network import Supernet
 
 MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
@@ -37,6 +39,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
         in_chans=space.in_channels,
         stem_size=space.stem_channels,
         num_features=space.head_hidden or space.head_features,
+        head_bias=space.head_hidden_bias,
         act_layer=get_act_layer(space.head_activation),
         se_layer=se_layer,
     )
@@ -47,6 +50,7 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
         model.conv_head, model.act2 = nn.Identity(), nn.Identity()
     for stage, b, part in _not_in_timm(architecture):
         cast(nn.Sequential, model.blocks[stage])[b] = kind_of(part.code).alone(part)
+    set_norm_eps(model, space.norm_eps)
     return model
 
 
@@ -71,8 +75,21 @@ def insert(supernet: Supernet, architecture: Architecture, model: nn.Module) -> 
             f"the model is not this architecture: {len(wrong)} tensors do not match, first `{wrong[0]}`",
             hint=f"the architecture is {architecture}",
         )
+    _require_views(supernet, views)
     for name, view in views.items():
         view.copy_(state[name])
+
+
+def _require_views(supernet: Supernet, views: dict[str, Tensor]) -> None:
+    """Refuse to write into tensors that were computed: nothing would come of it."""
+    own = {tensor.untyped_storage().data_ptr() for tensor in supernet.state_dict().values()}
+    computed = [name for name, view in views.items() if view.untyped_storage().data_ptr() not in own]
+    if computed:
+        raise InputError(
+            f"{len(computed)} kernels of this network are computed from larger ones in the supernet, and cannot be "
+            f"written, first `{computed[0]}`",
+            hint="a supernet whose `kernels` are `centre`, or a network with the largest kernels everywhere",
+        )
 
 
 def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:

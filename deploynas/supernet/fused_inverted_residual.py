@@ -33,13 +33,13 @@ class ElasticFusedInvertedResidual(ElasticExpansion):
         return x
 
     def look(self, x: Tensor, row: int, mid: int) -> Tensor:
-        kernel = self.centre(self.conv_exp.weight[:mid], self.kernels[row])
+        kernel = self.of_size(self.conv_exp.weight[:mid], self.kernels[row])
         return self.activation(self.bn1(self.convolve(x, kernel), row))
 
     def own_views(self, config: int) -> Iterator[tuple[str, Tensor]]:
         part = self.parts[config]
         mid = part.mid_channels
-        yield "conv_exp.weight", self.centre(self.conv_exp.weight[:mid], part.kernel)
+        yield "conv_exp.weight", self.of_size(self.conv_exp.weight[:mid], part.kernel)
         yield from norm_views("bn1", self.bn1, self.kernel_row[config], mid)
         yield from norm_views("bn2", self.bn2, self.output_row[config], part.out_channels)
 

@@ -35,14 +35,14 @@ class ElasticInvertedResidual(ElasticExpansion):
         return self.activation(self.bn1(pointwise(x, self.conv_pw.weight[:mid]), 0))
 
     def look(self, x: Tensor, row: int, mid: int) -> Tensor:
-        kernel = self.centre(self.conv_dw.weight[:mid], self.kernels[row])
+        kernel = self.of_size(self.conv_dw.weight[:mid], self.kernels[row])
         return self.activation(self.bn2(self.convolve(x, kernel, groups=mid), row))
 
     def own_views(self, config: int) -> Iterator[tuple[str, Tensor]]:
         part = self.parts[config]
         mid = part.mid_channels
         yield "conv_pw.weight", self.conv_pw.weight[:mid]
-        yield "conv_dw.weight", self.centre(self.conv_dw.weight[:mid], part.kernel)
+        yield "conv_dw.weight", self.of_size(self.conv_dw.weight[:mid], part.kernel)
         yield from norm_views("bn1", self.bn1, 0, mid)
         yield from norm_views("bn2", self.bn2, self.kernel_row[config], mid)
         yield from norm_views("bn3", self.bn3, self.output_row[config], part.out_channels)

@@ -3,7 +3,7 @@
 `supernet(images, paths)` sends every image along its own path in one pass; `supernet(images, architecture)`
 runs one sub-network; `supernet(images)` the heaviest. Where the space leaves the input size open, images come at any
 size and are brought to that of their path. Modules carry timm's names, so that a sub-network's weights are slices of
-equally named ones.
+equally named ones, or, where `kernels` is "matrices", computed from them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from torch import Tensor, nn
 
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
+from deploynas.supernet.batch_norm import set_norm_eps
 from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
 from deploynas.supernet.elastic import cat, take
+from deploynas.supernet.expansion import ElasticExpansion
 from deploynas.supernet.input_size import resized
+from deploynas.supernet.kernels import KernelRule, require_kernel_rule
 from deploynas.supernet.paths import block_choices
 from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
 
 class Supernet(nn.Module):
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, kernels: KernelRule = "centre") -> None:
         super().__init__()
-        self.space = space
+        require_kernel_rule(kernels)
+        self.space, self.kernels = space, kernels
         self._heaviest = space.heaviest()
         stem, first, head = space.stem, space.first, space.head
         self.conv_stem = nn.Conv2d(stem.in_channels, stem.out_channels, 3, stem.stride, padding=1, bias=False)
@@ -45,12 +49,18 @@ class Supernet(nn.Module):
             configs = range(len(stage.configs))
             blocks = [[space.block(s, b, c) for c in configs] for b in range(stage.max_depth)]
             self.blocks.append(nn.ModuleList(elastic_block(stage.configs, parts) for parts in blocks))
+        if kernels == "matrices":
+            for block in self.modules():
+                if isinstance(block, ElasticExpansion):
+                    block.learn_kernels()
         last = ConvBnAct(head.in_channels, head.features, 1, act_layer=get_act_layer(head.activation))
         self.blocks.append(nn.Sequential(last))
-        self.conv_head = nn.Conv2d(head.features, head.hidden, 1) if head.hidden else nn.Identity()
+        hidden = partial(nn.Conv2d, head.features, kernel_size=1, bias=head.hidden_bias)
+        self.conv_head = hidden(head.hidden) if head.hidden else nn.Identity()
         self.act2 = get_act_layer(head.activation)() if head.hidden else nn.Identity()
         self.classifier = nn.Linear(head.hidden or head.features, head.classes)
         efficientnet_init_weights(self)
+        set_norm_eps(self, space.norm_eps)
 
     @property
     def stages(self) -> list[list[ElasticBlock]]:
@@ -110,7 +120,7 @@ class Supernet(nn.Module):
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
-        write_checkpoint(Path(path), self, self.space, None, about)
+        write_checkpoint(Path(path), self, self.space, None, about, self.kernels)
 
     @classmethod
     def load(cls, path: str | Path) -> Supernet:
@@ -118,6 +128,6 @@ class Supernet(nn.Module):
         saved = read_checkpoint(Path(path))
         if saved.architecture is not None:
             raise InputError(f"{path} holds one network, expected a supernet", hint="`deploynas train` makes one")
-        supernet = cls(saved.space)
+        supernet = cls(saved.space, saved.file.kernels)
         saved.fill(supernet)
         return supernet

@@ -34,6 +34,11 @@ from deploynas.training.recipe import Augmentation
 UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
 
 
+PIXELS_AT_ONCE = (
+    100 * 224 * 224
+)  # of a batch that is evaluated: the wide middle of a block has a hundred values per pixel
+
+
 @dataclass(frozen=True)
 class BatchShare:
     """Which of the equal parts of every batch is ours (one process: all of it)."""
@@ -91,7 +96,8 @@ class Batches:
             yield self._checked(images, labels, unreadable)
 
     def evaluation(self, subset: Subset, batch: int = 500) -> Iterator[LabelledImages]:
-        """All images of a subset in order, without augmentation."""
+        """All images of a subset in order, without augmentation; fewer at once where they are large."""
+        batch = max(1, min(batch, PIXELS_AT_ONCE // (self.space.height * self.space.width)))
         if subset.images.pixels is not None:
             for rows in subset.rows.split(batch):
                 yield self._normalised(subset.images.pixels[rows]), subset.images.labels[rows].to(self.device)

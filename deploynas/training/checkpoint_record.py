@@ -6,19 +6,33 @@ Training and fine-tuning write it as the `about` of a checkpoint's JSON file; wh
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from deploynas.files import known_only, parse_json
-from deploynas.provenance import DataRecord, NetworkLineage, TeacherRecord
+from deploynas.provenance import DataRecord, NetworkLineage, Origin, TeacherRecord
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import Checkpoint
 from deploynas.supernet.checkpoint_file import CheckpointFile
+from deploynas.training.data import Data
 from deploynas.training.recipe import Recipe, preset_of
 
 Role = Literal["w_h", "w_star", "network"]
+
+
+class ImportRecord(BaseModel):
+    """Where weights come from that were trained elsewhere, and what was done to them here."""
+
+    format: Literal["ofa"]
+    file: Origin  # its name without folders, and its SHA-256
+    mean: list[float]  # that images were normalised with when it was trained
+    std: list[float]
+    recalibrated: bool = False  # batch-norm statistics are of the data's training images, not those of the file
+    new_classifier: bool = False  # fitted to the data's training images
+    checked_images: int = 0  # of the validation part, that `validation_accuracy` is of
 
 
 class SubnetworkAccuracy(BaseModel):
@@ -41,6 +55,7 @@ class CheckpointRecord(BaseModel):
     recipe: dict[str, JsonValue] = {}
     processes: int = 1
     validation_accuracy: float | None = None
+    imported: ImportRecord | None = None  # of weights that were not trained here
     # of w*
     subnetworks: SubnetworkAccuracy | None = None
     accuracies: list[float] = []
@@ -78,6 +93,11 @@ class CheckpointRecord(BaseModel):
             return self.data.name if self.data else None
         beside = folder / self.data_place
         return f"{self.data.name}:{beside if beside.exists() else self.data_place}"
+
+    def normalised(self, data: Data) -> Data:
+        """The data with the normalisation that these weights were trained with; older files do not say."""
+        known = self.imported or self.data
+        return replace(data, mean=tuple(known.mean), std=tuple(known.std)) if known and known.mean else data
 
     def recipe_for(self, space: Space) -> Recipe:
         """The recipe it was made with; what it does not say is as in the space's preset."""

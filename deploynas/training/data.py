@@ -70,28 +70,33 @@ class Data:
         return content_hash([self.describe().model_dump(), [i.content_hash() for i in images.values()]])
 
 
-def load_data(text: str, space: Space) -> Data:
+def load_data(text: str, space: Space, any_classes: bool = False) -> Data:
     """Read a data set, `NAME` or `NAME:FOLDER`, and check that it fits the space, before anything is trained."""
+    source = _source(text)
+    _require_fit(text, space, source, any_classes)
+    return _parts(text, source)
+
+
+def _source(text: str) -> Source:
     kind, _, place = text.partition(":")
     if kind == "fashion-mini":
-        return _fit(text, space, sources.fashion_mini())
+        return sources.fashion_mini()
     if kind == "fashion-mnist":
         folder = Path(place) if place else sources.DEBIAN_FASHION_MNIST
-        return _fit(text, space, sources.fashion_mnist(folder))
+        return sources.fashion_mnist(folder)
     if kind == "cifar10":
-        return _fit(text, space, sources.cifar10(_folder(text, place)))
+        return sources.cifar10(_folder(text, place))
     if kind == "folder":
-        return _fit(text, space, sources.image_folder(_folder(text, place)))
+        return sources.image_folder(_folder(text, place))
     if "/" in kind:
-        return _fit(text, space, sources.timm_dataset(kind, place))
+        return sources.timm_dataset(kind, place)
     raise InputError(
         f"no data set `{text}`",
         hint="fashion-mini, fashion-mnist[:DIR], cifar10:DIR, folder:DIR, or a timm name: torch/cifar100:DIR",
     )
 
 
-def _fit(text: str, space: Space, source: Source) -> Data:
-    _require_fit(text, space, source)
+def _parts(text: str, source: Source) -> Data:
     if source.validation is not None:
         train, validation = _whole(source.train), _whole(source.validation)
     else:
@@ -102,9 +107,9 @@ def _fit(text: str, space: Space, source: Source) -> Data:
     return Data(name, source.classes, train, validation, test, mean, std, place)
 
 
-def _require_fit(name: str, space: Space, source: Source) -> None:
+def _require_fit(name: str, space: Space, source: Source, any_classes: bool) -> None:
     mistakes, pixels = [], source.train.pixels
-    if len(source.classes) != space.classes:
+    if len(source.classes) != space.classes and not any_classes:
         mistakes.append(f"{len(source.classes)} classes, the space has {space.classes}")
     wanted = (space.in_channels, space.height, space.width)
     if pixels is not None and tuple(pixels.shape[1:]) != wanted:
@@ -114,7 +119,9 @@ def _require_fit(name: str, space: Space, source: Source) -> None:
     if mistakes:
         raise InputError(
             f"`{name}` does not fit space `{space.name}`: it has {'; and '.join(mistakes)}",
-            hint="copy the space's YAML file and change `input` and `classes` there",
+            hint="images of any size are read from files: `folder:DIR`"
+            if any_classes
+            else "copy the space's YAML file and change `input` and `classes` there",
         )
 
 

@@ -136,8 +136,10 @@ class Recipe(_Strict):
 
 
 def preset_of(space_name: str) -> str:
-    """The preset of the space's name, or the fast one."""
-    return space_name if space_name in PRESETS else PRESETS[0]
+    """The preset of the space's name, ImageNet's for Once-for-all's spaces, or the fast one."""
+    if space_name in PRESETS:
+        return space_name
+    return "imagenet" if space_name.startswith("ofa-") else "fashion"
 
 
 def _assign(data: dict, key: str, value: object) -> None:

@@ -128,3 +128,39 @@ def test_the_perceptron_is_searched_by_evolution():
     (best,) = Evolution(generations=3).solve(Problem.build(SPACE, found, [Limit(table, 3.0)]))
     assert table.predict(best.architecture) <= 3.0
     assert best.score == pytest.approx(found.predict(best.architecture))
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        dn.fit_bilinear,
+        lambda *given, **options: dn.fit_bilinear(*given, couple_stages=True, **options),
+        dn.fit_quadratic,
+        lambda *given, **options: dn.fit_indexed(*given, indices=1, **options),
+    ],
+    ids=["bilinear", "coupled", "quadratic", "indexed"],
+)
+def test_networks_that_weigh_nothing_do_not_count(fit):
+    """One in five says something absurd, and weighs a millionth of the others."""
+    truth, seen, unseen = planted(), networks(500), networks(50, seed=2)
+    absurd = np.arange(len(seen)) % 5 == 0
+    y = np.array([truth.predict(a) for a in seen])
+    told = np.where(absurd, 0.1, y)
+    weights = np.where(absurd, 1e-6, 1.0)
+
+    def error(found):
+        return np.mean([abs(found.predict(a) - truth.predict(a)) for a in unseen])
+
+    honest = error(fit(SPACE, [a for a, out in zip(seen, absurd, strict=True) if not out], y[~absurd]))
+    assert error(fit(SPACE, seen, told, weights=weights)) < 1.3 * honest + 1e-4
+    assert error(fit(SPACE, seen, told)) > 0.05
+    assert fit(SPACE, seen, y, weights=3 * np.ones(len(y))).predict(unseen[0]) == pytest.approx(
+        fit(SPACE, seen, y).predict(unseen[0]), abs=1e-12
+    )  # only how they compare matters
+
+
+@pytest.mark.parametrize("weights", [[1.0], [0.0] * 60, [np.nan] * 60])
+def test_weights_must_be_weights(weights):
+    seen = networks(60)
+    with pytest.raises(InputError, match="60 networks need as many weights"):
+        dn.fit_bilinear(SPACE, seen, [0.5] * 60, weights=weights)

@@ -63,13 +63,13 @@ def exported(tiny: Space, network: TorchNetwork) -> Fp32File:
     return fp32_file(network, images_of(tiny))
 
 
-@pytest.mark.parametrize("name", ["tiny", "fashion", "imagenet"])
+@pytest.mark.parametrize("name", ["tiny", "fashion", "imagenet", "ofa-mbv3", "ofa-proxyless"])
 def test_random_networks_compute_what_torch_does(name: str, tiny: Space, rng: np.random.Generator) -> None:
     space = tiny if name == "tiny" else Space.load(name)
     torch.manual_seed(0)
     architecture = space.sample(rng)
     model = trained_looking(timm_model(architecture))
-    count = 2 if name == "imagenet" else 30
+    count = 30 if name in ("tiny", "fashion") else 2
     made = fp32_file(TorchNetwork(model, architecture, metadata_of(space)), images_of(space, count))
     assert made.verification.max_difference <= made.verification.tolerance
     assert made.verification.onnx_accuracy == made.verification.torch_accuracy

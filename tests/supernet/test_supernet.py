@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from deploynas.space import Architecture, Space
 from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.checkpoint import load_checkpoint, save_network
 from deploynas.supernet.extraction import extract, insert, timm_model
+from deploynas.supernet.kernels import KernelRule
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import as_paths
 
@@ -35,11 +37,11 @@ head: {features: 24, HIDDEN activation: hard_swish}
 """
 
 
-def tiny_space(tmp_path, stem=2, first=True, hidden=True) -> Space:
+def tiny_space(tmp_path, stem=2, first=True, hidden="hidden: 20,") -> Space:
     text = TINY.replace("STEM", str(stem))
     text = text.replace("FIRST", "first: {out: 8, kernel: 5, stride: 1, activation: relu}" if first else "")
     path = tmp_path / "tiny.yaml"
-    path.write_text(text.replace("HIDDEN", "hidden: 20," if hidden else ""))
+    path.write_text(text.replace("HIDDEN", hidden))
     return Space.load(path)
 
 
@@ -57,14 +59,18 @@ def images_for(space: Space, n: int) -> torch.Tensor:
     return torch.randn(n, space.in_channels, space.height, space.width, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.fixture(scope="module", params=["fashion", "odd", "odd-plain"])
+@pytest.fixture(scope="module", params=["fashion", "odd", "odd-plain", "odd-unbiased", "odd-matrices"])
 def supernet(request, tmp_path_factory) -> Supernet:
     if request.param == "fashion":
         space = Space.load("fashion")
     else:
         plain = request.param == "odd-plain"
-        space = tiny_space(tmp_path_factory.mktemp("space"), stem=1 if plain else 2, first=not plain, hidden=not plain)
-    return randomise(Supernet(space))
+        hidden = {"odd": "hidden: 20,", "odd-plain": "", "odd-unbiased": "hidden: 20, hidden_bias: false,"}
+        folder = tmp_path_factory.mktemp("space")
+        space = tiny_space(
+            folder, stem=1 if plain else 2, first=not plain, hidden=hidden.get(request.param, "hidden: 20,")
+        )
+    return randomise(Supernet(space, "matrices" if request.param == "odd-matrices" else "centre"))
 
 
 @torch.no_grad()
@@ -94,7 +100,7 @@ def test_insert_is_the_inverse_of_extract(supernet):
     space = supernet.space
     architecture = space.sample(np.random.default_rng(4))
     model = randomise(timm_model(architecture), seed=5)
-    other = randomise(Supernet(space), seed=6)
+    other = randomise(Supernet(space), seed=6)  # whatever the rule of the one that it was taken from
     insert(other, architecture, model)
     images = images_for(space, 3)
     torch.testing.assert_close(other(images, architecture), model(images), rtol=1e-4, atol=1e-5)
@@ -135,9 +141,10 @@ def _arch_def(module, letter: str) -> list[list[str]]:
     return seen["arch"]
 
 
-def test_gradients_of_a_mixed_batch_are_the_sum_of_its_sub_networks(tmp_path):
+@pytest.mark.parametrize("kernels", get_args(KernelRule))
+def test_gradients_of_a_mixed_batch_are_the_sum_of_its_sub_networks(kernels, tmp_path):
     """In evaluation mode images do not see each other, so gradients must add up exactly."""
-    supernet = randomise(Supernet(tiny_space(tmp_path))).double()
+    supernet = randomise(Supernet(tiny_space(tmp_path), kernels)).double()
     space = supernet.space
     images, rows = images_for(space, 10).double(), space.decisions.draw(10, np.random.default_rng(7))
 
@@ -154,6 +161,55 @@ def test_gradients_of_a_mixed_batch_are_the_sum_of_its_sub_networks(tmp_path):
 
     for a, b in zip(mixed, gradients(one_by_one), strict=True):
         torch.testing.assert_close(a, b)
+    learned = [
+        gradient for (name, _), gradient in zip(supernet.named_parameters(), mixed, strict=True) if ".from" in name
+    ]
+    assert len(learned) == (0 if kernels == "centre" else 2 * 3)  # 7 to 5 and 5 to 3, in the blocks of the first stage
+    assert all(gradient.abs().max() > 0 for gradient in learned)
+
+
+@torch.no_grad()
+def test_matrices_make_smaller_kernels_and_sorting_leaves_them_alone(tmp_path):
+    """Against Once-for-all's rule written out: centre, flatten, times the matrix, step by step."""
+    supernet = randomise(Supernet(tiny_space(tmp_path), "matrices"))
+    block = supernet.stages[0][0]
+    largest = block.conv_dw.weight
+    to5, to3 = block.matrices.matrix(7, 5), block.matrices.matrix(5, 3)
+    five = (largest[:, 0, 1:6, 1:6].reshape(-1, 25) @ to5.T).reshape(-1, 5, 5)
+    three = (five[:, 1:4, 1:4].reshape(-1, 9) @ to3.T).reshape(-1, 3, 3)
+    for kernel, expected in ((7, largest[:, 0]), (5, five), (3, three)):
+        torch.testing.assert_close(block.of_size(largest, kernel)[:, 0], expected)
+    before = {name: value.clone() for name, value in supernet.state_dict().items() if "matrices" in name}
+    kernels = block.of_size(largest, 3)[:, 0].clone()
+    supernet.sort_channels()
+    assert all(torch.equal(supernet.state_dict()[name], value) for name, value in before.items())
+    sorted_kernels = block.of_size(block.conv_dw.weight, 3)[:, 0]
+    assert not torch.equal(sorted_kernels, kernels)
+    torch.testing.assert_close(sorted_kernels.flatten(1).sum(1).sort().values, kernels.flatten(1).sum(1).sort().values)
+
+
+@torch.no_grad()
+def test_new_matrices_take_the_centre(tmp_path):
+    space = tiny_space(tmp_path)
+    plain, learned = randomise(Supernet(space)), Supernet(space, "matrices").eval()
+    learned.load_state_dict(plain.state_dict(), strict=False)
+    rows = as_paths(space.decisions.draw(8, np.random.default_rng(0)))
+    images = images_for(space, 8)
+    torch.testing.assert_close(learned(images, rows), plain(images, rows))
+
+
+@torch.no_grad()
+def test_a_kernel_that_is_computed_cannot_be_written(tmp_path):
+    supernet = randomise(Supernet(tiny_space(tmp_path), "matrices"))
+    before = {name: value.clone() for name, value in supernet.state_dict().items()}
+    smallest, heaviest = supernet.space.smallest(), supernet.space.heaviest()
+    with pytest.raises(InputError, match="computed from larger ones"):
+        insert(supernet, smallest, timm_model(smallest))
+    assert all(torch.equal(supernet.state_dict()[name], value) for name, value in before.items())
+    model = randomise(timm_model(heaviest), seed=5)
+    insert(supernet, heaviest, model)  # the largest kernels are the weights themselves
+    images = images_for(supernet.space, 2)
+    torch.testing.assert_close(supernet(images), model(images), rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
@@ -220,7 +276,8 @@ def test_checkpoints_come_back_bit_for_bit(supernet, tmp_path):
     images = images_for(supernet.space, 2)
     supernet.save(tmp_path / "w.safetensors", about={"data": "none"})
     loaded = Supernet.load(tmp_path / "w.safetensors")
-    assert torch.equal(loaded(images), supernet(images))
+    assert torch.equal(loaded(images), supernet(images)) and loaded.kernels == supernet.kernels
+    assert load_checkpoint(tmp_path / "w.safetensors").model.kernels == supernet.kernels
     architecture = supernet.space.sample(np.random.default_rng(1))
     model = extract(supernet, architecture)
     save_network(model, architecture, tmp_path / "n.safetensors")

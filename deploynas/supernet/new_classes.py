@@ -1,0 +1,28 @@
+"""A supernet for other classes: every weight but the classifier's stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from deploynas.space import Space
+from deploynas.supernet.network import Supernet
+
+
+def with_classes(space: Space, classes: int) -> Space:
+    """The same space for another number of classes. That is another space, so it gets a name of its own."""
+    if classes == space.classes:
+        return space
+    return replace(space, name=f"{space.name}-{classes}-classes", classes=classes)
+
+
+@torch.no_grad()
+def for_classes(supernet: Supernet, classes: int) -> Supernet:
+    """The same features behind a classifier of zeros, which knows nothing until it is fitted."""
+    renewed = Supernet(with_classes(supernet.space, classes), supernet.kernels)
+    features = {name: value for name, value in supernet.state_dict().items() if not name.startswith("classifier.")}
+    renewed.load_state_dict(features, strict=False)
+    for parameter in renewed.classifier.parameters():
+        parameter.zero_()
+    return renewed.eval()
