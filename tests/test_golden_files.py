@@ -171,6 +171,13 @@ def test_a_table_predicts_what_it_did(name: str) -> None:
         assert table.predict(table.space.architecture(choices)) == unhex(expected)
 
 
+def test_a_table_of_several_input_sizes_predicts_what_it_did() -> None:
+    table, facts = dn.LatencyTable.load(GOLDEN / "latency-table.sizes.json"), FACTS["sizes"]
+    assert table.space.hash == facts["space_hash"]
+    for text, expected in zip(facts["architectures"], facts["predictions_ms"], strict=True):
+        assert table.predict(dn.Architecture.parse(text, table.space)).hex() == expected
+
+
 @pytest.mark.parametrize("name", sorted(FACTS["estimators"]))
 def test_an_estimator_predicts_what_it_did(name: str) -> None:
     estimator, facts = load_estimator(GOLDEN / name), FACTS["estimators"][name]
