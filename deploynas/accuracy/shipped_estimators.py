@@ -20,22 +20,28 @@ class ShippedEstimator:
     name: str
     space: str  # the preset whose networks it knows
     about: str  # for people, in a few words
-    weights: str  # the public supernet whose sub-networks were measured
+    weights: str  # the public checkpoint whose sub-networks were measured
+    run: Path  # where `deploynas import` puts it
 
     @property
     def path(self) -> Path:
         return FOLDER / f"{self.name}.json"
 
-    def import_command(self, run: Path) -> str:
-        """Which command brings the weights here."""
-        return f"deploynas import ofa {self.weights} --out {run}"
+    @property
+    def import_command(self) -> str:
+        """What makes a supernet of the checkpoint, once it is downloaded."""
+        return f"deploynas import ofa {self.weights} --data folder:IMAGES"
 
 
 SHIPPED = {
     one.name: one
     for one in (
         ShippedEstimator(
-            "ofa-mbv3-imagenet", "ofa-mbv3", "ImageNet top-1 of Once-for-all's networks", "ofa_mbv3_d234_e346_k357_w1.0"
+            "ofa-mbv3-imagenet",
+            "ofa-mbv3",
+            "ImageNet top-1 of Once-for-all's networks",
+            "ofa_mbv3_d234_e346_k357_w1.0",
+            Path("runs/ofa"),
         ),
     )
 }

@@ -227,13 +227,15 @@ def _say_next(document: SearchFile, out: Path | None) -> None:
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
         return
-    name = document.the_space().name
-    there = RunFolder.with_estimator(Path(document.estimator.path), name)
+    there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
+    shipped = shipped_estimator(document.estimator.path)
+    if there is None and shipped and RunFolder(shipped.run).w_star.exists():
+        there = RunFolder(shipped.run)
     if there:
         say(f"next: deploynas finetune {out} --supernet {there.path}")
-    elif shipped := shipped_estimator(document.estimator.path):
-        run = RunFolder.of_space(name).path
-        say(f"next, for weights: {shipped.import_command(run)}, then deploynas finetune {out} --supernet {run}")
+    elif shipped:
+        say(f"next, for its weights: {shipped.import_command}, with the public checkpoint of that name")
+        say(f"  then: deploynas finetune {out} --supernet {shipped.run}")
 
 
 def _show(document: SearchFile, as_json: bool) -> None:

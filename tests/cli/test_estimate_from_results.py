@@ -132,7 +132,8 @@ def test_nothing_of_it_needs_torch(results, tmp_path):
     assert made.returncode == 0, made.stderr
     found = run("search", "--estimator", "ofa-mbv3-imagenet", "--max-macs", "2e8", "--out", "found.json")
     assert found.returncode == 0, found.stderr
-    assert "next, for weights: deploynas import ofa ofa_mbv3_d234_e346_k357_w1.0 --out runs/ofa-mbv3" in found.stderr
+    assert "next, for its weights: deploynas import ofa ofa_mbv3_d234_e346_k357_w1.0 --data" in found.stderr
+    assert "then: deploynas finetune found.json --supernet runs/ofa" in found.stderr
     explained = run("explain", "ofa-mbv3-imagenet", "--at", "found.json")
     assert explained.returncode == 0 and "Apache-2.0" in explained.stderr, explained.stderr
 
