@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture
 from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
@@ -16,11 +17,15 @@ from deploynas.training.data import Subset
 
 @torch.no_grad()
 def accuracy(
-    model: nn.Module, batches: Batches, subset: Subset, paths: Architecture | np.random.Generator | None = None
+    model: nn.Module,
+    batches: Batches,
+    subset: Subset,
+    paths: Architecture | np.random.Generator | None = None,
+    on_progress: OnProgress = silent,
 ) -> float:
     """The fraction that is right: of the network, of one sub-network, or of a random path per image."""
     right = seen = 0
-    for images, labels in batches.evaluation(subset):
+    for images, labels in batches.watched(subset, on_progress, "accuracy"):
         predicted = model_output(model, images, paths).argmax(1)
         right += int((predicted == labels).sum())
         seen += len(labels)
@@ -43,12 +48,17 @@ def model_output(model: nn.Module, images: Tensor, paths: Architecture | np.rand
 
 
 def recalibrate_on_train(
-    model: nn.Module, batches: Batches, images: int, paths: Architecture | np.random.Generator | None = None
+    model: nn.Module,
+    batches: Batches,
+    images: int,
+    paths: Architecture | np.random.Generator | None = None,
+    on_progress: OnProgress = silent,
 ) -> None:
     """Measure batch-norm statistics on some of the training images, always the same ones."""
     subset = batches.data.train
     chosen = torch.randperm(len(subset), generator=torch.Generator().manual_seed(0))[:images]
-    stream = batches.evaluation(Subset(subset.images, subset.rows[chosen.sort().values]))
+    chosen_images = Subset(subset.images, subset.rows[chosen.sort().values])
+    stream = batches.watched(chosen_images, on_progress, "statistics of batch norm")
 
     def with_paths(x: Tensor) -> Tensor | Architecture | None:
         if not isinstance(paths, np.random.Generator):
