@@ -156,13 +156,11 @@ class ImportStep:
             supernet = for_classes(self.supernet, space.classes) if new else copy.deepcopy(self.supernet)
             supernet.to(batches.device)
             paths = space.heaviest() if role == "w_h" else RandomPaths(space, np.random.default_rng(0))
-            on_progress(i / 2, f"{role}: statistics of batch norm")
-            recalibrate_on_train(supernet, batches, RECALIBRATION_IMAGES, paths)
+            first, second, third = (_share(on_progress, i / 2 + part / 6, 1 / 6, role) for part in range(3))
+            recalibrate_on_train(supernet, batches, RECALIBRATION_IMAGES, paths, first)
             if new:
-                on_progress(i / 2 + 0.15, f"{role}: a classifier for {space.classes} classes")
-                fit_classifier(supernet, batches, paths)
-            on_progress(i / 2 + 0.35, f"{role}: accuracy")
-            record.validation_accuracy = accuracy(supernet, batches, _checked(data), paths)
+                fit_classifier(supernet, batches, paths, second)
+            record.validation_accuracy = accuracy(supernet, batches, _checked(data), paths, third)
             made.append((supernet.cpu(), record))
         return made
 
@@ -200,6 +198,11 @@ class ImportStep:
         write_bytes(
             self.run.space_file, yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120).encode()
         )
+
+
+def _share(on_progress: OnProgress, start: float, width: float, role: Role) -> OnProgress:
+    """A part of the bar for a part of the work."""
+    return lambda done, what: on_progress(start + width * done, f"{role}: {what}")
 
 
 def _checked(data: Data) -> Subset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import torch
@@ -14,7 +15,8 @@ def with_classes(space: Space, classes: int) -> Space:
     """The same space for another number of classes. That is another space, so it gets a name of its own."""
     if classes == space.classes:
         return space
-    return replace(space, name=f"{space.name}-{classes}-classes", classes=classes)
+    name = re.sub(r"-\d+-classes$", "", space.name)
+    return replace(space, name=f"{name}-{classes}-classes", classes=classes)
 
 
 @torch.no_grad()

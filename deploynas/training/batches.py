@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from deploynas.errors import DeployNASError
+from deploynas.progress import OnProgress
 from deploynas.space import Architecture, Space
 from deploynas.supernet.input_size import resized
 from deploynas.training.data import Data, Subset
@@ -111,6 +112,14 @@ class Batches:
         )
         for images, labels, unreadable in loader:
             yield self._checked(images, labels, unreadable)
+
+    def watched(self, subset: Subset, on_progress: OnProgress, what: str) -> Iterator[LabelledImages]:
+        """`evaluation`, with a word after every batch about how far it is."""
+        seen = 0
+        for images, labels in self.evaluation(subset):
+            yield images, labels
+            seen += len(labels)
+            on_progress(min(1.0, seen / len(subset)), f"{what}, {seen} of {len(subset)} images")
 
     def _in_memory(self, drawn: _StepImages, step: int) -> LabelledImages:
         rows = drawn.rows(step)

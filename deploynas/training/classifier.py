@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from deploynas.errors import InputError
+from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import RandomPaths
@@ -23,9 +24,14 @@ STEPS = 200
 
 
 @torch.no_grad()
-def fit_classifier(supernet: Supernet, batches: Batches, paths: Architecture | RandomPaths) -> None:
+def fit_classifier(
+    supernet: Supernet,
+    batches: Batches,
+    paths: Architecture | RandomPaths,
+    on_progress: OnProgress = silent,
+) -> None:
     """In place, for images that all take one path, or each a random one."""
-    features, labels = _features(supernet, batches, paths)
+    features, labels = _features(supernet, batches, paths, on_progress)
     if len(labels.unique()) < 2:
         raise InputError("a classifier needs images of at least two classes")
     weight, bias = _logistic(features.double(), labels, supernet.space.classes)
@@ -33,13 +39,15 @@ def fit_classifier(supernet: Supernet, batches: Batches, paths: Architecture | R
     supernet.classifier.bias.copy_(bias)
 
 
-def _features(supernet: Supernet, batches: Batches, paths: Architecture | RandomPaths) -> tuple[Tensor, Tensor]:
+def _features(
+    supernet: Supernet, batches: Batches, paths: Architecture | RandomPaths, on_progress: OnProgress
+) -> tuple[Tensor, Tensor]:
     """What reaches the classifier for every training image, and the labels."""
     seen: list[Tensor] = []
     handle = supernet.classifier.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].cpu()))
     labels = []
     try:
-        for images, own in batches.evaluation(batches.data.train):
+        for images, own in batches.watched(batches.data.train, on_progress, "a classifier for the data"):
             model_output(supernet, images, paths)
             labels.append(own.cpu())
     finally:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture
 from deploynas.supernet.batch_norm import recalibrate
 from deploynas.supernet.network import Supernet
@@ -19,10 +20,16 @@ Paths = Architecture | RandomPaths | None  # one sub-network, a random path per 
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, batches: Batches, subset: Subset, paths: Paths = None) -> float:
+def accuracy(
+    model: nn.Module,
+    batches: Batches,
+    subset: Subset,
+    paths: Paths = None,
+    on_progress: OnProgress = silent,
+) -> float:
     """The fraction that is right: of the network, of one sub-network, or of a random path per image."""
     right = seen = 0
-    for images, labels in batches.evaluation(subset):
+    for images, labels in batches.watched(subset, on_progress, "accuracy"):
         predicted = model_output(model, images, paths).argmax(1)
         right += int((predicted == labels).sum())
         seen += len(labels)
@@ -42,18 +49,25 @@ def model_output(model: nn.Module, images: Tensor, paths: Paths) -> Tensor:
     return model(images) if given is None else model(images, given)
 
 
-def recalibrate_on_train(model: nn.Module, batches: Batches, images: int, paths: Paths = None) -> None:
+def recalibrate_on_train(
+    model: nn.Module,
+    batches: Batches,
+    images: int,
+    paths: Paths = None,
+    on_progress: OnProgress = silent,
+) -> None:
     """Measure batch-norm statistics on some of the training images, always the same ones."""
     subset = batches.data.train
     chosen = torch.randperm(len(subset), generator=torch.Generator().manual_seed(0))[:images]
-    stream = batches.evaluation(Subset(subset.images, subset.rows[chosen.sort().values]))
+    chosen_images = Subset(subset.images, subset.rows[chosen.sort().values])
+    stream = batches.watched(chosen_images, on_progress, "statistics of batch norm")
     recalibrate(model, ((x, paths.draw(len(x)) if isinstance(paths, RandomPaths) else paths) for x, _ in stream))
 
 
 def for_each_size(supernet: Supernet, batches: Batches, images: int) -> tuple[Supernet, ...]:
     """The supernet for every input size, with statistics of that size; as it is where there is one.
 
-    Their weights are shared. Statistics of all sizes together fit none (docs/results.md has by how much).
+    Their weights are shared. Statistics of all sizes together fit none (docs/input-size.md has by how much).
     """
     if not supernet.space.sizes:
         return (supernet,)

@@ -21,15 +21,15 @@ from deploynas.errors import DeployNASError, InputError
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training import loop
-from deploynas.training.batches import Batches
+from deploynas.training.batches import Batches, BatchShare
 from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import load_data
 from deploynas.training.distribution import Processes
 from deploynas.training.evaluation import accuracy
 from deploynas.training.metrics import read
-from deploynas.training.objectives import Plain, distilled_loss
+from deploynas.training.objectives import OneShotPaths, Plain, distilled_loss
 from deploynas.training.oneshot import train_supernet
-from deploynas.training.recipe import Augmentation, Distillation, Schedule
+from deploynas.training.recipe import Augmentation, Distillation, OneShotSchedule, Schedule
 from deploynas.training.state import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -277,3 +277,22 @@ def test_every_step_is_taken_in_training_mode(space, tmp_path, ema_decay):
     assert modes == [True] * 6 and not trained.training
     validated = [r["validation_accuracy"] for r in read(tmp_path / "metrics.jsonl") if "validation_accuracy" in r]
     assert validated == [1.0] * 3
+
+
+def test_kernel_matrices_are_trained_with_everything_else(space, tmp_path):
+    """A supernet whose smaller kernels are made by matrices, as imported ones are, learns along random paths too."""
+    batches = Batches(load_data("fashion-mini", space), space, Augmentation())
+    schedule = OneShotSchedule(epochs=1, batch=2000, lr=0.01, ema_decay=0)
+    objective = OneShotPaths(space, schedule, 0, BatchShare())
+    supernet = Supernet(space, "matrices")
+    before = {name: value.clone() for name, value in supernet.named_parameters()}
+    lesson = loop.Lesson(objective, batches, schedule, validate=lambda model: 0.0)
+    machine = loop.Machine(Processes(0, 1, torch.device("cpu")), some_unused=True)
+    trained = loop.fit(supernet, lesson, loop.Phase(tmp_path, "w_star", "x", 0), machine)
+    after = dict(trained.named_parameters())
+    matrices = [name for name in before if "matrices" in name]
+    assert len(matrices) == 2  # 5 to 3, in the two blocks of the first stage
+    assert all(not torch.equal(after[name], before[name]) for name in matrices)
+    trained.save(tmp_path / "w.safetensors")
+    again = Supernet.load(tmp_path / "w.safetensors")
+    assert torch.equal(again.state_dict()[matrices[0]], after[matrices[0]])
