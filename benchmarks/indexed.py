@@ -15,7 +15,6 @@ the learned forms, as many whole networks), judged on networks that had no part 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import time
@@ -31,6 +30,7 @@ from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
+from deploynas.accuracy.results_table import ResultsTable
 from deploynas.accuracy.validation import kendall, mean_error, spearman
 from deploynas.files import now, write_json
 from deploynas.search.frontier import problem_frontier
@@ -200,19 +200,8 @@ def judge_samples(samples: Samples, unseen: list[Pass], form: str, passes: int) 
 
 
 def read(space: Space) -> tuple[list[Architecture], np.ndarray]:
-    """Once-for-all's form into ours: a stage's configurations are its ratios, each with its kernels."""
-    architectures, accuracies = [], []
-    with DATA.open() as file:
-        for line in csv.DictReader(file):
-            given = json.loads(line["architecture"])
-            choices = []
-            for s, depth in enumerate(given["d"]):
-                configs = {(c.ratio, c.kernel): i for i, c in enumerate(space.stages[s].configs)}
-                blocks = range(4 * s, 4 * s + depth)
-                choices.append([configs[given["e"][b], given["ks"][b]] for b in blocks])
-            architectures.append(space.architecture(choices))
-            accuracies.append(float(line["top1_percent"]) / 100)
-    return architectures, np.array(accuracies)
+    table = ResultsTable.read(DATA, space)
+    return list(table.architectures), table.accuracies
 
 
 def judge(

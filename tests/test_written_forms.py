@@ -76,7 +76,7 @@ def test_size_and_width_may_be_there(extra: dict[str, object]) -> None:
         ("{", "not Once-for-all's JSON"),
         ('{"ks": [3], "e": [3]}', "no `d`"),
         (written(colour=1), "unknown `colour`"),
-        (written(r=192), "`r` 192, but space `ofa-mbv3` has 224 x 224"),
+        (written(r=192), "`r` 192, but space `ofa-mbv3` has 224"),
         (written(wid=1.2), "one width"),
         (written(d=[2, 2, 2, 2]), "`d` has 4 entries, space `ofa-mbv3` has 5"),
         (written(d=[2, 2, 2, 2, 5]), "stage 5: depth 5"),

@@ -1,8 +1,9 @@
 """Once-for-all's own way to write a network, as JSON: `{"ks": [7, 3, ...], "e": [6, 4, ...], "d": [2, 3, ...]}`.
 
 `d` is the depth of every stage. `ks` (kernels) and `e` (expansion ratios) have an entry for every block that a stage
-may have; those beyond the depth do not count, and are usually 0. `r`, the side of the image, may be there and must then
-be the space's; so may `wid`, if it is null.
+may have; those beyond the depth do not count, and are usually 0. `r`, the side of the image, chooses among the sizes of
+a space that leaves its size open; elsewhere it may be left out, and must else be the space's. `wid` may be there, if it
+is null.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def from_json(text: str, space: Space) -> Architecture:
     """Parse a network of the space; a Python dictionary as `str()` prints it is read too."""
     given = _mapping(text)
     _require_keys(given)
-    _require_size(given.get("r"), space)
+    size = _size_choice(given.get("r"), space)
     kernels, ratios, depths = (_numbers(name, given[name]) for name in LISTS)
     _require_length("d", depths, len(space.stages), space)
     blocks = sum(stage.max_depth for stage in space.stages)
@@ -41,7 +42,7 @@ def from_json(text: str, space: Space) -> Architecture:
         blocks_of_stage = zip(ratios[first:], kernels[first:], range(int(depth)), strict=False)
         choices.append([_choice(known, r, k, f"stage {s + 1}, block {b + 1}") for r, k, b in blocks_of_stage])
         first += stage.max_depth
-    return space.architecture(choices)
+    return space.architecture([*choices, *size])
 
 
 def to_json(architecture: Architecture) -> str:
@@ -55,7 +56,12 @@ def to_json(architecture: Architecture) -> str:
         ratios += [ratio for ratio, _ in pairs]
         kernels += [kernel for _, kernel in pairs]
     whole = [[int(v) if v == int(v) else v for v in values] for values in (kernels, ratios)]
-    return json.dumps({"ks": whole[0], "e": whole[1], "d": list(architecture.depths)})
+    depths = [len(stage) for stage in architecture.choices[: len(space.stages)]]
+    written: dict[str, object] = {"ks": whole[0], "e": whole[1], "d": depths}
+    open_sizes = _open_sizes(space)
+    if open_sizes:
+        written["r"] = [open_sizes[architecture.choices[-1][0]]]
+    return json.dumps(written)
 
 
 def _mapping(text: str) -> dict[object, object]:
@@ -87,12 +93,25 @@ def _require_keys(given: dict[object, object]) -> None:
         )
 
 
-def _require_size(given: object, space: Space) -> None:
-    """`r` is a number, or a list with one number, or with the same one for every stage."""
+def _size_choice(given: object, space: Space) -> list[list[int]]:
+    """What stands behind the choices of the stages where the input size is open; nothing where there is one.
+
+    `r` is a number, or a list with one number, or with the same one for every stage.
+    """
     sizes = set() if given is None else set(_numbers("r", given if isinstance(given, list) else [given]))
-    if any((size, size) != (space.height, space.width) for size in sizes):
-        named = ", ".join(f"{size:g}" for size in sorted(sizes))
-        raise InputError(f"image size `r` {named}, but space `{space.name}` has {space.height} x {space.width}")
+    open_sizes = _open_sizes(space)
+    known = open_sizes or [space.height] * (space.height == space.width)
+    if (open_sizes and len(sizes) != 1) or not sizes <= set(known):
+        named = ", ".join(f"{size:g}" for size in sorted(sizes)) or "is missing"
+        listed = ", ".join(map(str, known)) or f"{space.height} x {space.width}"
+        raise InputError(f"image size `r` {named}, but space `{space.name}` has {listed}")
+    return [[open_sizes.index(int(size))] for size in sizes] if open_sizes else []
+
+
+def _open_sizes(space: Space) -> list[int]:
+    """The sizes to choose from, in the order of their options: a group of decisions behind those of the stages."""
+    behind = space.decisions.groups[len(space.stages) :]
+    return [int(dict(option.factors)["size"]) for group in behind for option in group.choices[0].options]
 
 
 def _numbers(name: str, value: object) -> list[float]:
