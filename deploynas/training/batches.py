@@ -33,11 +33,8 @@ from deploynas.training.recipe import Augmentation
 
 # what PIL and the decoders beneath it raise for a damaged or missing file
 UNREADABLE = (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError)
-
-
-PIXELS_AT_ONCE = (
-    100 * 224 * 224
-)  # of a batch that is evaluated: the wide middle of a block has a hundred values per pixel
+# of a batch that is evaluated: at 224 pixels, 100 images at once took 1.1 to 1.5 times as long as 32, and more memory
+PIXELS_AT_ONCE = 32 * 224 * 224
 
 
 @dataclass(frozen=True)
