@@ -59,6 +59,7 @@ SMALLER = [
 NOT_RUN = {
     "README.md": ["it is what runs this test"],
     "docs/estimate.md": ["starts two processes, which tests/cli does"],
+    "docs/import.md": ["needs a checkpoint and images that its reader must download"],
     "docs/train.md": ["starts two training processes, which takes longer than the test may"],
 }
 
