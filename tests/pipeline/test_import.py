@@ -101,6 +101,9 @@ def test_without_images_the_file_becomes_a_run_and_a_warning_says_what_that_mean
         imported_into(run, dn.Space.load("fashion"))
     with pytest.raises(InputError, match="does not say what it was trained on"):
         open_supernet(run)
+    with pytest.raises(InputError, match="has 2 classes, the imported supernet 1000") as raised:
+        open_supernet(run, "folder:images")
+    assert f"deploynas import ofa {CHECKPOINT}" in (raised.value.hint or "")
 
 
 @pytest.fixture(scope="module")
