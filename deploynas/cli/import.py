@@ -60,7 +60,7 @@ def _print_document(run: ImportedRun) -> None:
             "space": run.space.name,
             "space_hash": run.space.hash,
             "classes": run.space.classes,
-            "kernels": run.kernels,
+            "kernel_rule": run.kernel_rule,
             "recalibrated": imported.recalibrated,
             "new_classifier": imported.new_classifier,
             "checked_images": imported.checked_images,
@@ -77,7 +77,7 @@ def _print_rows(run: ImportedRun) -> None:
     rows = [
         ("space", f"{run.space.name} ({run.space.size():.2g} networks)"),
         ("classes", f"{run.space.classes}, {'a new classifier' if imported.new_classifier else 'as in the file'}"),
-        ("smaller kernels", kernels[run.kernels]),
+        ("smaller kernels", kernels[run.kernel_rule]),
         ("batch norm", "measured on the data" if imported.recalibrated else "as in the file"),
     ]
     if run.w_h_record.validation_accuracy is not None and run.w_star_record.validation_accuracy is not None:

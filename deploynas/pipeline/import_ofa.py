@@ -49,7 +49,7 @@ class ImportedRun(RunFolder):
     """The run, and what the two checkpoints of it say."""
 
     space: Space
-    kernels: KernelRule
+    kernel_rule: KernelRule
     w_h_record: CheckpointRecord
     w_star_record: CheckpointRecord
     resumed: bool  # nothing was left to do
@@ -96,7 +96,7 @@ def imported_into(run: RunFolder, space: Space) -> str | None:
 def _opened(run: RunFolder, resumed: bool) -> ImportedRun:
     file = _checkpoint_file(run)
     w_h, w_star = (CheckpointRecord.read(weights) for weights in (run.w_h, run.w_star))
-    return ImportedRun(run.path, Space.from_description(file.space), file.kernels, w_h, w_star, resumed)
+    return ImportedRun(run.path, Space.from_description(file.space), file.kernel_rule, w_h, w_star, resumed)
 
 
 def _checkpoint_file(run: RunFolder) -> CheckpointFile:

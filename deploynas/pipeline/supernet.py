@@ -20,7 +20,7 @@ from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.paths import RandomPaths
 from deploynas.training.batches import Batches
-from deploynas.training.checkpoint_record import CheckpointRecord
+from deploynas.training.checkpoint_record import CheckpointRecord, ImportRecord
 from deploynas.training.data import Data, load_data
 from deploynas.training.evaluation import for_each_size, recalibrate_on_train
 from deploynas.training.recipe import Augmentation
@@ -143,19 +143,33 @@ def open_supernet(source: str | Path | RunFolder, data: str | Data | None = None
     text = data or record.data_text(path.parent)
     if text is None:
         raise InputError(f"{path} does not say what it was trained on", hint="give `--data`")
-    loaded = record.normalised(load_data(text, checkpoint.space) if isinstance(text, str) else text)
+    loaded = record.normalised(_load_for(text, checkpoint.space, record) if isinstance(text, str) else text)
     trained_on = record.data
     if trained_on and trained_on.split_hash not in (None, loaded.describe().split_hash):
         raise _other_images(loaded.name, trained_on.name, record)
     return TrainedSupernet(path, checkpoint, loaded)
 
 
+def _load_for(text: str, space: Space, record: CheckpointRecord) -> Data:
+    """Data of other classes do not fit; an imported supernet can get a classifier for them."""
+    loaded = load_data(text, space, any_classes=record.imported is not None)
+    if record.imported and len(loaded.classes) != space.classes:
+        raise InputError(
+            f"`{text}` has {len(loaded.classes)} classes, the imported supernet {space.classes}",
+            hint=f"{_import_again(record.imported)} fits a new classifier to them",
+        )
+    return loaded
+
+
+def _import_again(imported: ImportRecord) -> str:
+    return f"`deploynas import {imported.format} {imported.file.path} --out RUN --data DATA`"
+
+
 def _other_images(given: str, known: str, record: CheckpointRecord) -> InputError:
     if record.imported:
-        again = f"`deploynas import {record.imported.format} {record.imported.file.path} --out RUN --data DATA`"
         return InputError(
             f"`{given}` is not the data that the supernet was imported with: its statistics are of other images",
-            hint=f"it was imported with `{known}`; {again} measures other ones",
+            hint=f"it was imported with `{known}`; {_import_again(record.imported)} measures other ones",
         )
     return InputError(
         f"`{given}` is not split as when the supernet was trained: it may have learned these validation images",

@@ -36,5 +36,5 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     """Read either kind; the model comes back in evaluation mode."""
     saved = read_checkpoint(Path(path))
     one = saved.architecture
-    model = Supernet(saved.space, saved.file.kernels) if one is None else timm_model(one)
+    model = Supernet(saved.space, saved.file.kernel_rule) if one is None else timm_model(one)
     return Checkpoint(saved.fill(model), saved.space, saved.architecture, saved.file.about, saved.file.weights_sha256)

@@ -31,7 +31,7 @@ class CheckpointFile(BaseModel):
     space: dict[str, Any]
     space_hash: str
     architecture: list[list[int]] | None = None
-    kernels: KernelRule = "centre"  # of a supernet: how smaller kernels come out of the largest
+    kernel_rule: KernelRule = "centre"  # of a supernet: how smaller kernels come out of the largest
     weights_sha256: str
     about: dict[str, Any] = {}  # data, recipe, accuracy: whatever made it
     deploynas: str = ""
@@ -65,7 +65,7 @@ def write_checkpoint(
     space: Space,
     architecture: Architecture | None,
     about: dict[str, Any] | None,
-    kernels: KernelRule = "centre",
+    kernel_rule: KernelRule = "centre",
 ) -> None:
     """Write `path` (ending in .safetensors) and its JSON sidecar."""
     sha256 = write_tensors(path.with_suffix(".safetensors"), model.state_dict())
@@ -74,7 +74,7 @@ def write_checkpoint(
         space=space.describe(),
         space_hash=space.hash,
         architecture=[list(choice) for choice in architecture.choices] if architecture else None,
-        kernels=kernels,
+        kernel_rule=kernel_rule,
         weights_sha256=sha256,
         about=about or {},
         deploynas=__version__,

@@ -88,7 +88,7 @@ def _require_views(supernet: Supernet, views: dict[str, Tensor]) -> None:
         raise InputError(
             f"{len(computed)} kernels of this network are computed from larger ones in the supernet, and cannot be "
             f"written, first `{computed[0]}`",
-            hint="a supernet whose `kernels` are `centre`, or a network with the largest kernels everywhere",
+            hint="a supernet whose `kernel_rule` is `centre`, or a network with the largest kernels everywhere",
         )
 
 

@@ -3,7 +3,7 @@
 `supernet(images, paths)` sends every image along its own path in one pass; `supernet(images, architecture)`
 runs one sub-network; `supernet(images)` the heaviest. Where the space leaves the input size open, images come at any
 size and are brought to that of their path. Modules carry timm's names, so that a sub-network's weights are slices of
-equally named ones, or, where `kernels` is "matrices", computed from them.
+equally named ones, or, where its `kernel_rule` is "matrices", computed from them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from deploynas.supernet.searched_block import ElasticBlock, elastic_block
 
 
 class Supernet(nn.Module):
-    def __init__(self, space: Space, kernels: KernelRule = "centre") -> None:
+    def __init__(self, space: Space, kernel_rule: KernelRule = "centre") -> None:
         super().__init__()
-        require_kernel_rule(kernels)
-        self.space, self.kernels = space, kernels
+        require_kernel_rule(kernel_rule)
+        self.space, self.kernel_rule = space, kernel_rule
         self._heaviest = space.heaviest()
         stem, first, head = space.stem, space.first, space.head
         self.conv_stem = nn.Conv2d(stem.in_channels, stem.out_channels, 3, stem.stride, padding=1, bias=False)
@@ -49,7 +49,7 @@ class Supernet(nn.Module):
             configs = range(len(stage.configs))
             blocks = [[space.block(s, b, c) for c in configs] for b in range(stage.max_depth)]
             self.blocks.append(nn.ModuleList(elastic_block(stage.configs, parts) for parts in blocks))
-        if kernels == "matrices":
+        if kernel_rule == "matrices":
             for block in self.modules():
                 if isinstance(block, ElasticExpansion):
                     block.learn_kernels()
@@ -120,7 +120,7 @@ class Supernet(nn.Module):
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
         """Write `path` (.safetensors) and its JSON sidecar; `about` says what made it."""
-        write_checkpoint(Path(path), self, self.space, None, about, self.kernels)
+        write_checkpoint(Path(path), self, self.space, None, about, self.kernel_rule)
 
     @classmethod
     def load(cls, path: str | Path) -> Supernet:
@@ -128,6 +128,6 @@ class Supernet(nn.Module):
         saved = read_checkpoint(Path(path))
         if saved.architecture is not None:
             raise InputError(f"{path} holds one network, expected a supernet", hint="`deploynas train` makes one")
-        supernet = cls(saved.space, saved.file.kernels)
+        supernet = cls(saved.space, saved.file.kernel_rule)
         saved.fill(supernet)
         return supernet

@@ -22,7 +22,7 @@ def with_classes(space: Space, classes: int) -> Space:
 @torch.no_grad()
 def for_classes(supernet: Supernet, classes: int) -> Supernet:
     """The same features behind a classifier of zeros, which knows nothing until it is fitted."""
-    renewed = Supernet(with_classes(supernet.space, classes), supernet.kernels)
+    renewed = Supernet(with_classes(supernet.space, classes), supernet.kernel_rule)
     features = {name: value for name, value in supernet.state_dict().items() if not name.startswith("classifier.")}
     renewed.load_state_dict(features, strict=False)
     for parameter in renewed.classifier.parameters():

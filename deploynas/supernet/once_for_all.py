@@ -42,9 +42,9 @@ _SPELLINGS = (
 def read_once_for_all(path: Path) -> Supernet:
     """The supernet of a checkpoint file; an error says what is missing, unknown or of another shape."""
     tensors = _by_one_spelling(read_state_dict(path), path)
-    kernels: KernelRule = "matrices" if any(name.endswith("_matrix") for name in tensors) else "centre"
-    space = _space_of(tensors, kernels, path)
-    supernet = Supernet(space, kernels)
+    kernel_rule: KernelRule = "matrices" if any(name.endswith("_matrix") for name in tensors) else "centre"
+    space = _space_of(tensors, kernel_rule, path)
+    supernet = Supernet(space, kernel_rule)
     with torch.no_grad():
         for name, slot in _slots(supernet):
             value = tensors[name].value
@@ -106,14 +106,14 @@ class _Comparison:
         )
 
 
-def _space_of(tensors: Mapping[str, _Named], kernels: KernelRule, path: Path) -> Space:
+def _space_of(tensors: Mapping[str, _Named], kernel_rule: KernelRule, path: Path) -> Space:
     """The one space that has all of the tensors, with their shapes, and no others; with the classifier's classes."""
     classifier = tensors.get(CLASSIFIER)
     classes = len(classifier.value) if classifier and classifier.value.dim() == 2 else None
     compared = []
     for preset, public in PUBLIC.items():
         space = Space.load(preset)
-        compared.append(_compare(public, with_classes(space, classes or space.classes), kernels, tensors))
+        compared.append(_compare(public, with_classes(space, classes or space.classes), kernel_rule, tensors))
     closest = max(compared, key=lambda found: (found.matching, -found.differences))
     if not closest.differences:
         return closest.space
@@ -129,9 +129,9 @@ def _space_of(tensors: Mapping[str, _Named], kernels: KernelRule, path: Path) ->
     )
 
 
-def _compare(public: str, space: Space, kernels: KernelRule, tensors: Mapping[str, _Named]) -> _Comparison:
+def _compare(public: str, space: Space, kernel_rule: KernelRule, tensors: Mapping[str, _Named]) -> _Comparison:
     with torch.device("meta"):  # shapes without memory
-        wanted = {name: _shape(name, slot) for name, slot in _slots(Supernet(space, kernels))}
+        wanted = {name: _shape(name, slot) for name, slot in _slots(Supernet(space, kernel_rule))}
     there = {name: tuple(named.value.shape) for name, named in tensors.items()}
     shared = [name for name in wanted if name in there]
     misshapen = [name for name in shared if there[name] != wanted[name]]

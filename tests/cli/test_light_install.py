@@ -8,7 +8,9 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("command", ["train", "run", "estimate --supernet .", "finetune found.json", "export found"])
+@pytest.mark.parametrize(
+    "command", ["train", "run", "import ofa x.pth", "estimate --supernet .", "finetune found.json", "export found"]
+)
 def test_a_command_that_needs_torch_says_so(command: str) -> None:
     code = f"""
 import sys

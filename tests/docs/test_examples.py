@@ -63,6 +63,7 @@ NOT_RUN = {
         *["needs a checkpoint and images that you download"] * 4,
         "works in a clone, where the data are",
     ],
+    "docs/import.md": ["needs a checkpoint and images that its reader must download"],
     "docs/train.md": ["starts two training processes, which takes longer than the test may"],
 }
 

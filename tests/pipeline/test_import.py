@@ -86,7 +86,7 @@ def test_without_images_the_file_becomes_a_run_and_a_warning_says_what_that_mean
     run, space = RunFolder(folder / "runs" / "plain"), dn.Space.load("ofa-mbv3")
     for path, role in ((run.w_h, "w_h"), (run.w_star, "w_star")):
         saved = load_checkpoint(path)
-        assert isinstance(saved.model, Supernet) and saved.space == space and saved.model.kernels == "matrices"
+        assert isinstance(saved.model, Supernet) and saved.space == space and saved.model.kernel_rule == "matrices"
         record = CheckpointRecord.of(saved)
         assert record.role == role and record.data is None and record.imported is not None
         assert record.imported.file.path == CHECKPOINT  # its name, not where it lay
@@ -101,6 +101,9 @@ def test_without_images_the_file_becomes_a_run_and_a_warning_says_what_that_mean
         imported_into(run, dn.Space.load("fashion"))
     with pytest.raises(InputError, match="does not say what it was trained on"):
         open_supernet(run)
+    with pytest.raises(InputError, match="has 2 classes, the imported supernet 1000") as raised:
+        open_supernet(run, "folder:images")
+    assert f"deploynas import ofa {CHECKPOINT}" in (raised.value.hint or "")
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +226,7 @@ def test_images_are_normalised_as_the_checkpoint_was_trained(folder: Path) -> No
 def test_the_command_prints_one_document(deploynas, folder: Path) -> None:
     done = deploynas("import", "ofa", CHECKPOINT, "--out", "runs/json", "--json")
     document = json.loads(done.out)
-    assert document["space"] == "ofa-mbv3" and document["classes"] == 1000 and document["kernels"] == "matrices"
+    assert document["space"] == "ofa-mbv3" and document["classes"] == 1000 and document["kernel_rule"] == "matrices"
     assert document["heaviest_accuracy"] is None and document["recalibrated"] is False
 
 

@@ -153,7 +153,7 @@ def test_without_matrices_smaller_kernels_are_the_centre(monkeypatch: pytest.Mon
     monkeypatch.setattr(DynamicSeparableConv2d, "KERNEL_TRANSFORM_MODE", None)
     theirs = randomise(ofa_supernet("ofa-mbv3", classes=7))
     ours = read({"state_dict": theirs.state_dict()}, tmp_path)
-    assert ours.kernels == "centre" and ours.space.classes == 7 and ours.space.name == "ofa-mbv3-7-classes"
+    assert ours.kernel_rule == "centre" and ours.space.classes == 7 and ours.space.name == "ofa-mbv3-7-classes"
     architecture = ours.space.sample(np.random.default_rng(1))
     Setting.of(architecture).apply(theirs)
     require_same(ours(small_images(), architecture), theirs(small_images()))

@@ -276,8 +276,8 @@ def test_checkpoints_come_back_bit_for_bit(supernet, tmp_path):
     images = images_for(supernet.space, 2)
     supernet.save(tmp_path / "w.safetensors", about={"data": "none"})
     loaded = Supernet.load(tmp_path / "w.safetensors")
-    assert torch.equal(loaded(images), supernet(images)) and loaded.kernels == supernet.kernels
-    assert load_checkpoint(tmp_path / "w.safetensors").model.kernels == supernet.kernels
+    assert torch.equal(loaded(images), supernet(images)) and loaded.kernel_rule == supernet.kernel_rule
+    assert load_checkpoint(tmp_path / "w.safetensors").model.kernel_rule == supernet.kernel_rule
     architecture = supernet.space.sample(np.random.default_rng(1))
     model = extract(supernet, architecture)
     save_network(model, architecture, tmp_path / "n.safetensors")
