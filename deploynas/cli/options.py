@@ -52,7 +52,7 @@ def with_options(*options: Option) -> Option:
 
 
 with_recipe_options = with_options(
-    click.option("--recipe", "recipe_name", help="Preset or YAML file.  [default: named as the space, or fashion]"),
+    click.option("--recipe", "recipe_name", help="Preset or YAML file.  [default: what suits the space]"),
     click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change the recipe: w_h.epochs=3."),
     click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Shorthand for --set seed=…"),
 )
