@@ -39,7 +39,8 @@ def after_profile(table_path: Path, space: Space, space_name: str) -> str:
     from deploynas.pipeline.run_folder import RunFolder
     from deploynas.space import Space
 
-    run = RunFolder.of_space(space.name)
+    beside = RunFolder(Path(space_name).parent)  # an imported run has the file of its space in its folder
+    run = beside if beside.w_star.exists() else RunFolder.of_space(space.name)
     if run.estimator.exists():
         given = ["--estimator", str(run.estimator), "--latency", str(table_path)]
         return join(["deploynas", "search", *given, "--out", "found.json"])

@@ -8,6 +8,7 @@ a DataLoader.
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -87,7 +88,7 @@ class Batches:
         loader = DataLoader(
             _Files(subset, _train_transform(self.data, self.space, self.augmentation)),
             batch_sampler=_Tickets(drawn, steps),
-            num_workers=self.workers,
+            num_workers=min(self.workers, os.cpu_count() or 1),  # more only wait for each other
             collate_fn=_collate,
         )
         for images, labels, unreadable in loader:
@@ -104,7 +105,7 @@ class Batches:
         loader = DataLoader(
             _Files(subset, _evaluation_transform(self.data, self.space)),
             batch_sampler=tickets,
-            num_workers=self.workers,
+            num_workers=min(self.workers, os.cpu_count() or 1),  # more only wait for each other
             collate_fn=_collate,
         )
         for images, labels, unreadable in loader:
