@@ -6,25 +6,49 @@ level of every factor, everywhere, in a stage and in a block, and of what is an 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
 from deploynas.space import Decisions
 
+# which places share an effect: all, those of a stage (a group), or none with another
+EVERYWHERE, IN_STAGE, IN_BLOCK = (lambda g, i: ()), (lambda g, i: (g,)), (lambda g, i: (g, i))
+
 
 def effects_of(decisions: Decisions) -> list[np.ndarray]:
     """For every kind of effect, which options share one: one column for each effect."""
+    combinations = [decisions.groups[g].choices[i].options[o].label for g, i, o in _options(decisions)]
+    return _effects(decisions, [*_levels(decisions), combinations], (EVERYWHERE, IN_STAGE, IN_BLOCK))
+
+
+def effects_of_stages(decisions: Decisions) -> list[np.ndarray]:
+    """Only those that the blocks of a stage share: of its depth, and of the levels of every factor."""
+    return _effects(decisions, _levels(decisions), (EVERYWHERE, IN_STAGE))
+
+
+def _options(decisions: Decisions) -> list[tuple[int, int, int]]:
+    """(group, choice, option) of every option of every choice."""
+    return [(g, i, o) for g, i in decisions.places for o in range(len(decisions.groups[g].choices[i].options))]
+
+
+def _levels(decisions: Decisions) -> list[Sequence[Hashable]]:
+    """For every factor, the level that each option has of it; None where it has none."""
+    factors = [dict(decisions.groups[g].choices[i].options[o].factors) for g, i, o in _options(decisions)]
+    names = list(dict.fromkeys(name for own in factors for name in own))
+    return [[own.get(name) for own in factors] for name in names]
+
+
+def _effects(
+    decisions: Decisions, levels: Sequence[Sequence[Hashable]], places: Sequence[Callable[[int, int], tuple[int, ...]]]
+) -> list[np.ndarray]:
     depths = [(g, depth) for g, group in enumerate(decisions.groups) for depth in group.depths]
-    options = [(g, i, option) for g, i in decisions.places for option in decisions.groups[g].choices[i].options]
-    factors = list(dict.fromkeys(name for _, _, option in options for name, _ in option.factors))
+    options = _options(decisions)
     kinds: list[list[Hashable]] = []
     for depth_label in (lambda g, d: d, lambda g, d: (g, d)):
         kinds.append([*(depth_label(g, d) for g, d in depths), *(None for _ in options)])
-    levels: list[list[Hashable]] = [[dict(option.factors).get(name) for _, _, option in options] for name in factors]
-    levels.append([option.label for _, _, option in options])  # the combination itself
     for level in levels:
-        for place in (lambda g, i: (), lambda g, i: (g,), lambda g, i: (g, i)):
+        for place in places:
             kinds.append([
                 *(None for _ in depths),
                 *(None if own is None else (*place(g, i), own) for (g, i, _), own in zip(options, level, strict=True)),

@@ -2,6 +2,8 @@
 
     ACC = link(u_1, ..., u_r),   u_i = base_i + depth contributions + block contributions, each in the form of eq. 3
 
+Where the input size is open, contributions may deviate from size to size: each index is a sum once the size is given.
+
 A sum does not saturate and accuracy does: the link sees to that, and since it rises with every index the exact frontier
 remains within reach (`search.indexed_frontier`). Contributions to an index have no unit of their own; `worth_at` says
 what a change of one decision is worth in accuracy at a given network.
@@ -12,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
 
 from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
 from deploynas.errors import InputError
@@ -24,10 +27,21 @@ from deploynas.space.coefficients import IndexedObjective, Objective, SeparableO
 from deploynas.space.link import Link
 
 
+class SizeDeviationFile(BaseModel):
+    depth: list[list[float]]
+    block: list[list[list[float]]]
+
+
 class IndexFile(BaseModel):
     base: float
     depth: list[list[float]]
     block: list[list[list[float]]]
+    by_size: list[SizeDeviationFile] = Field(default_factory=list)
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """`by_size` is absent where contributions are the same at every size, as in files of before."""
+        return {key: value for key, value in write(self).items() if key != "by_size" or value}
 
 
 class LinkFile(BaseModel):
@@ -55,22 +69,68 @@ class IndexedFile(EstimatorFile):
 
 
 @dataclass(frozen=True)
+class SizeDeviation:
+    """What networks of one input size add to the contributions of an index."""
+
+    depth: Sequence[Sequence[float]]
+    block: Sequence[Sequence[Sequence[float]]]  # [stage][block][configuration]
+
+
+@dataclass(frozen=True)
 class Index:
     """One sum of contributions."""
 
     base: float
     depth: Depths
     block: Ragged  # [stage][block][configuration]
+    by_size: tuple[SizeDeviation, ...] = ()  # at every input size; empty: contributions are the same at all of them
 
     @classmethod
-    def from_arrays(cls, space: Space, base: float, depth: Sequence, block: Sequence, what: str = "index") -> Index:
+    def from_arrays(
+        cls,
+        space: Space,
+        base: float,
+        depth: Sequence,
+        block: Sequence,
+        what: str = "index",
+        by_size: Sequence[SizeDeviation] = (),
+    ) -> Index:
         if not math.isfinite(base):
             raise InputError(f"the base of {what} must be finite, got {base}")
-        depths = space.require_depths(depth, f"depth of {what}")
-        return cls(float(base), depths, space.require_blocks(block, f"block of {what}"))
+        if len(by_size) not in (0, len(space.sizes)):
+            raise InputError(
+                f"by_size of {what} has {len(by_size)} input sizes, space `{space.name}` has {len(space.sizes) or 1}"
+            )
+
+        def checked(depth: Sequence, block: Sequence, what: str) -> tuple[Depths, Ragged]:
+            return space.require_depths(depth, f"depth of {what}"), space.require_blocks(block, f"block of {what}")
+
+        at_sizes = zip(space.sizes, by_size, strict=False)
+        deviations = [checked(own.depth, own.block, f"{what} at input size {size}") for size, own in at_sizes]
+        return cls(float(base), *checked(depth, block, what), tuple(SizeDeviation(*own) for own in deviations))
+
+    def at(self, size_index: int) -> Index:
+        """With the contributions that it has at one input size."""
+        return self._at[size_index] if self.by_size else self
+
+    @cached_property
+    def _at(self) -> tuple[Index, ...]:
+        return tuple(
+            Index(
+                self.base,
+                tuple(_added(*rows) for rows in zip(self.depth, own.depth, strict=True)),
+                tuple(
+                    tuple(_added(*rows) for rows in zip(*blocks, strict=True))
+                    for blocks in zip(self.block, own.block, strict=True)
+                ),
+            )
+            for own in self.by_size
+        )
 
     def total(self, architecture: Architecture) -> float:
         """Added up in network order: stage by stage, its blocks and then its depth, as the search does."""
+        if self.by_size:
+            return self.at(architecture.size_index).total(architecture)
         total = self.base
         for s, choice in enumerate(architecture.choices):
             for b, c in enumerate(choice):
@@ -79,7 +139,13 @@ class Index:
         return total
 
     def objective(self, space: Space) -> SeparableObjective:
+        if self.by_size:
+            return SeparableObjective.joined([self.at(i).objective(space) for i in range(len(self.by_size))])
         return SeparableObjective.from_contributions(space, self.base, self.depth, self.block)
+
+
+def _added(one: Sequence[float], other: Sequence[float]) -> tuple[float, ...]:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 Indices = tuple[Index, ...]
@@ -153,7 +219,15 @@ class IndexedEstimator(StoredEstimator):
 
     def _totals(self, indices: Indices, active: np.ndarray) -> np.ndarray:
         flat = self.space.decisions.flat
-        return np.stack([i.base + active @ flat(i.depth, i.block) for i in indices], axis=1)
+
+        def total(index: Index) -> np.ndarray:
+            found = index.base + active @ flat(index.depth, index.block)
+            at_sizes = active[:, self.space.decisions.slices[-1]].T  # the last decision, where there are any
+            for at_size, own in zip(at_sizes, index.by_size, strict=False):
+                found += at_size * (active @ flat(own.depth, own.block))
+            return found
+
+        return np.stack([total(index) for index in indices], axis=1)
 
     def worth_at(self, architecture: Architecture, changed: Architecture) -> float:
         """What changing one network into another adds to the accuracy, for one decision or several."""
@@ -162,16 +236,17 @@ class IndexedEstimator(StoredEstimator):
     def contributions_at(self, architecture: Architecture) -> tuple[Depths, Ragged]:
         """Every contribution in accuracy at a network: the slopes of the link there times those to the indices."""
         slopes = self.link.slopes(np.array([self.indices_of(architecture)]))[0]
+        indices = [index.at(architecture.size_index) for index in self.indices]
         depth = tuple(
             tuple(float(slopes @ values) for values in zip(*rows, strict=True))
-            for rows in zip(*(index.depth for index in self.indices), strict=True)
+            for rows in zip(*(index.depth for index in indices), strict=True)
         )
         block = tuple(
             tuple(
                 tuple(float(slopes @ values) for values in zip(*rows, strict=True))
                 for rows in zip(*stages, strict=True)
             )
-            for stages in zip(*(index.block for index in self.indices), strict=True)
+            for stages in zip(*(index.block for index in indices), strict=True)
         )
         return depth, block
 
@@ -200,7 +275,15 @@ class IndexedEstimator(StoredEstimator):
 
 def _indices(space: Space, files: Sequence[IndexFile]) -> Indices:
     return tuple(
-        Index.from_arrays(space, file.base, file.depth, file.block, f"index {i + 1}") for i, file in enumerate(files)
+        Index.from_arrays(
+            space,
+            file.base,
+            file.depth,
+            file.block,
+            f"index {i + 1}",
+            [SizeDeviation(own.depth, own.block) for own in file.by_size],
+        )
+        for i, file in enumerate(files)
     )
 
 
@@ -209,6 +292,7 @@ def _index_file(index: Index) -> IndexFile:
         base=index.base,
         depth=[list(row) for row in index.depth],
         block=[[list(row) for row in stage] for stage in index.block],
+        by_size=[SizeDeviationFile.model_validate(vars(own)) for own in index.by_size],
     )
 
 

@@ -2,19 +2,19 @@
 
 Three forms compete: the shrunk additive one (a straight line as link), one index and two. Unless told which, a fit
 takes a richer form only where it predicts held-out networks (or images) better by more than two standard errors of the
-difference. Standard errors come from refits on resampled networks or images.
+difference. Where the input size is open, each form competes in two ways: with contributions that are the same at every
+size, and with some that deviate. Standard errors come from refits on resampled networks or images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 
-from deploynas.accuracy.effects import basis_of, effects_of
 from deploynas.accuracy.index_model import (
     Bernoulli,
     Fitted,
@@ -26,7 +26,8 @@ from deploynas.accuracy.index_model import (
     fit_linked,
     refined,
 )
-from deploynas.accuracy.indexed import Index, IndexedEstimator, Indices, Refit
+from deploynas.accuracy.index_terms import Terms
+from deploynas.accuracy.indexed import IndexedEstimator, Indices, Refit
 from deploynas.accuracy.learned import checked_accuracies, checked_weights
 from deploynas.accuracy.samples import Pass
 from deploynas.errors import InputError
@@ -41,7 +42,6 @@ FOLDS = 3  # of networks
 HELD_OUT_IMAGES = 0.25
 FIRST_ANSWERS = 20_000  # that a fit begins with
 EASINESS_GROUPS = 16  # of images, in the link
-MANY_ENTRIES = 500_000  # of a design that is then kept in single precision
 
 
 def fit_indexed(
@@ -50,21 +50,25 @@ def fit_indexed(
     accuracies: Sequence[float] | np.ndarray,
     *,
     indices: Literal[1, 2] | None = None,
+    by_size: bool | None = None,
     weights: Sequence[float] | np.ndarray | None = None,
     parts: Sequence[np.ndarray] = (),
     seed: int = 0,
 ) -> IndexedEstimator:
     """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks.
 
+    `by_size` says whether contributions may deviate between input sizes, where these are open; None: as is observed.
     `weights` multiply the squared errors. `parts`, each a mask of the networks, are held out in turn when the form is
     picked: networks that have something in common, such as the search they come from. By default thirds are drawn.
     """
-    data = _Networks.of(space, architectures, accuracies, weights)
-    form = _named(indices)
-    if form is None:
+    networks = _Measured(space, architectures, accuracies, weights)
+    candidates = _candidates(_observed(space, networks.observe, by_size), indices)
+    form, data = candidates[0]
+    if len(candidates) > 1:
         folds = np.random.default_rng(seed).permutation(len(data.y)) % FOLDS
-        held_out = list(parts) or [folds == fold for fold in range(FOLDS)]
-        form = _chosen(FORMS, [data.held_out_losses(part) for part in held_out], related=bool(parts))
+        outs = list(parts) or [folds == fold for fold in range(FOLDS)]
+        losses = [[own.held_out_losses(tried, out) for out in outs] for tried, own in candidates]
+        form, data = candidates[_best(losses, related=bool(parts))]
     return _estimator(space, data, form, seed)
 
 
@@ -76,12 +80,13 @@ def fit_form(
     weights: Sequence[float] | np.ndarray | None = None,
     seed: int = 0,
 ) -> IndexedEstimator:
-    """The same in a form that is known, which may also be the additive one."""
-    return _estimator(space, _Networks.of(space, architectures, accuracies, weights), form, seed)
+    """The same in a form that is known, which may also be the additive one; contributions are those of all sizes."""
+    data = _Measured(space, architectures, accuracies, weights).observe(_Basis(space))
+    return _estimator(space, data, form, seed)
 
 
 def _estimator(space: Space, data: _Networks, form: Form, seed: int) -> IndexedEstimator:
-    fitted = data.fit(form)
+    fitted = data.fitted(form)
     link = _link(fitted.parts, data.level + data.scale * fitted.parts.constant, data.scale)
     assert isinstance(fitted.likelihood, Gaussian)
     return IndexedEstimator(
@@ -90,12 +95,17 @@ def _estimator(space: Space, data: _Networks, form: Form, seed: int) -> IndexedE
         link,
         data.basis.refits(fitted, data, data.scale, seed),
         lack_of_fit=data.scale * fitted.likelihood.variance**0.5,
-        provenance={"form": form, "networks": len(data.y)},
+        provenance={**data.basis.about(form), "networks": len(data.y)},
     )
 
 
 def fit_indexed_samples(
-    space: Space, passes: Sequence[Pass], *, indices: Literal[1, 2] | None = None, seed: int = 0
+    space: Space,
+    passes: Sequence[Pass],
+    *,
+    indices: Literal[1, 2] | None = None,
+    by_size: bool | None = None,
+    seed: int = 0,
 ) -> IndexedEstimator:
     """Learn from passes over the same images, in which every image took a path of its own."""
     if not passes:
@@ -104,82 +114,49 @@ def fit_indexed_samples(
     paths = np.concatenate([np.broadcast_to(p.paths, (images, p.paths.shape[1])) for p in passes])
     right = np.concatenate([p.scores.right for p in passes]).astype(float)
     image = np.tile(np.arange(images), len(passes))
-    basis = _Basis(space)
-    data = _Samples.of(basis, basis.design(paths), right, image)
-    form = _named(indices)
-    if form is None:
+
+    def observe(basis: _Basis) -> _Samples:
+        return _Samples.of(basis, basis.design(paths), right, image)
+
+    candidates = _candidates(_observed(space, observe, by_size), indices)
+    form, data = candidates[0]
+    if len(candidates) > 1:
         out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
-        inside, outside = data.part(~out), data.part(out)
-        tried = {one: inside.fit(inside.first_fit(one)) for one in FORMS}
-        form = _chosen(FORMS, [{one: outside.losses(first) for one, first in tried.items()}])
-        first = tried[form]
+        tried = [own.part(~out).fitted(one) for one, own in candidates]
+        best = _best([[own.part(out).losses(first)] for (_, own), first in zip(candidates, tried, strict=True)])
+        (form, data), first = candidates[best], tried[best]
     else:
         first = data.first_fit(form)
-    fitted = data.fit(first)
+    fitted = data.refined(first)
     return IndexedEstimator(
         space,
-        basis.indices(fitted.parts.w, data.centre),
+        data.basis.indices(fitted.parts.w, data.centre),
         data.link(fitted),
-        basis.refits(fitted, data, 1.0, seed),
-        provenance={"form": form, "images": images, "passes": len(passes)},
+        data.basis.refits(fitted, data, 1.0, seed),
+        provenance={**data.basis.about(form), "images": images, "passes": len(passes)},
     )
 
 
-def _named(indices: Literal[1, 2] | None) -> Form | None:
-    if indices is None:
-        return None
-    if indices not in (1, 2):
-        raise InputError(f"an estimator has 1 or 2 indices, got {indices!r}")
-    return FORMS[indices]
-
-
-def _chosen(forms: Sequence[Form], losses: Sequence[dict[Form, np.ndarray]], related: bool = False) -> Form:
-    """The richest form that predicts better than the simpler ones, by two standard errors of the difference.
-
-    `losses` are those of the parts held out in turn. Networks of a part may be `related`: a part then counts as one
-    observation where that makes the standard error larger.
-    """
-    joined = {form: np.concatenate([part[form] for part in losses]) for form in forms}
-    best = forms[0]
-    for form in forms[1:]:
-        gain = joined[best] - joined[form]
-        error = gain.std(ddof=1) / len(gain) ** 0.5
-        if related:
-            means = np.array([(part[best] - part[form]).mean() for part in losses])
-            error = max(error, means.std(ddof=1) / len(means) ** 0.5)
-        if gain.mean() > 2 * error:
-            best = form
-    return best
-
-
 class _Basis:
-    """Paths as rows of a regression on sum-to-zero combinations of every decision's options."""
+    """Paths as rows of a regression: its terms, and what is expected of their weights."""
 
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.columns = basis_of(space.decisions)
-        effects = [self.columns.T @ effect for effect in effects_of(space.decisions)]
-        self.effects = [effect for effect in effects if np.abs(effect).max() > 1e-9]  # others have a single level
-        self.kinds = np.stack([effect @ effect.T for effect in self.effects])
+    def __init__(self, space: Space, by_size: bool = False) -> None:
+        self.space, self.terms = space, Terms(space, by_size)
+        self.kinds = np.stack([effect @ effect.T for effect in self.terms.effects])
+
+    def about(self, form: Form) -> dict[str, object]:
+        """What was fitted, for whoever reads the file."""
+        return {"form": form, "by_size": self.terms.by_size} if self.space.sizes else {"form": form}
 
     def design(self, paths: np.ndarray) -> np.ndarray:
-        """One row per path; decisions that do not count are zero."""
-        decisions = self.space.decisions
-        counts = decisions.counts(paths)
-        dtype = np.float32 if len(paths) * self.columns.shape[1] > MANY_ENTRIES else np.float64
-        x = np.zeros((len(paths), self.columns.shape[1]), dtype=dtype)
-        for column, where in enumerate(decisions.slices):
-            table = self.columns[where]
-            own = np.flatnonzero(np.abs(table).max(axis=0) > 0)
-            x[:, own] = table[:, own][paths[:, column].astype(int)] * counts[:, column, None]
-        return x
+        return self.terms.design(paths)
 
     def starts(self, w: np.ndarray, indices: int) -> list[np.ndarray]:
         """Ways to share the weights of an additive fit: what a kind of effect explains, and the rest."""
         if indices == 1:
             return [w[None]]
         found = []
-        for effect in self.effects:
+        for effect in self.terms.effects:
             if 1 < effect.shape[1] < len(w) // 2:
                 explained = effect @ np.linalg.lstsq(effect, w, rcond=1e-9)[0]
                 found.append((float(explained @ explained), np.stack([explained, w - explained])))
@@ -189,11 +166,7 @@ class _Basis:
 
     def indices(self, w: np.ndarray, centre: np.ndarray) -> Indices:
         """Weights of the regression as contributions."""
-        found = []
-        for row in w:
-            depth, block = self.space.decisions.ragged(self.columns @ row)
-            found.append(Index.from_arrays(self.space, -float(centre @ row), depth, block))
-        return tuple(found)
+        return tuple(self.terms.index(-float(centre @ row), self.terms.contributed @ row) for row in w)
 
     def refits(self, fitted: Fitted, data: Observed, scale: float, seed: int) -> tuple[Refit, ...]:
         """With random weights for all networks (or images), and for what was expected of the parameters.
@@ -232,6 +205,58 @@ class Observed(Protocol):
     @property
     def cluster(self) -> np.ndarray: ...
 
+    def fitted(self, form: Form) -> Fitted: ...
+
+
+Data = TypeVar("Data", bound=Observed)
+
+
+def _observed(space: Space, observe: Callable[[_Basis], Data], by_size: bool | None) -> list[Data]:
+    """For contributions that are the same at every input size, for some that deviate, or for both."""
+    if by_size and not space.sizes:
+        raise InputError(f"space `{space.name}` has one input size: no contribution can differ between several")
+    ways = (False, True) if by_size is None and space.sizes else (bool(by_size),)
+    return [observe(_Basis(space, way)) for way in ways]
+
+
+def _candidates(observed: Sequence[Data], indices: Literal[1, 2] | None) -> list[tuple[Form, Data]]:
+    """What may be fitted to which observations, the simplest first."""
+    if indices not in (None, 1, 2):
+        raise InputError(f"an estimator has 1 or 2 indices, got {indices!r}")
+    if indices:
+        return [(FORMS[indices], data) for data in observed]
+    additive = observed[-1] if len(observed) > 1 and _speak_for_deviations(*observed) else observed[0]
+    return [(FORMS[0], additive), *((form, data) for form in FORMS[1:] for data in observed)]
+
+
+def _speak_for_deviations(plain: Observed, deviating: Observed) -> bool:
+    """Whether contributions that deviate between input sizes have so much more evidence, in the additive form.
+
+    Its logarithm has to rise by more than one for every variance that they add (Akaike). Behind a link that bends the
+    evidence is not known as well, so there they are judged by what is held out, as links are.
+    """
+    without, found = plain.fitted(FORMS[0]), deviating.fitted(FORMS[0])
+    return without.surprise - found.surprise > found.variances.size - without.variances.size
+
+
+def _best(losses: Sequence[Sequence[np.ndarray]], related: bool = False) -> int:
+    """The richest that predicts better than the simpler ones, by two standard errors of the difference.
+
+    `losses` are of each candidate, those of the parts held out in turn. What a part consists of may be `related`: it
+    then counts as one observation where that makes the standard error larger.
+    """
+    joined = [np.concatenate(own) for own in losses]
+    best = 0
+    for i in range(1, len(losses)):
+        gain = joined[best] - joined[i]
+        error = gain.std(ddof=1) / len(gain) ** 0.5
+        if related:
+            means = np.array([(a - b).mean() for a, b in zip(losses[best], losses[i], strict=True)])
+            error = max(error, means.std(ddof=1) / len(means) ** 0.5)
+        if gain.mean() > 2 * error:
+            best = i
+    return best
+
 
 def _fit_form(form: Form, basis: _Basis, design: np.ndarray, likelihood: Likelihood) -> Fitted:
     additive = fit_additive(design, likelihood, basis.kinds)
@@ -253,30 +278,33 @@ class _Networks:
         self.cluster = np.arange(len(y))
         self.level, self.scale = float(y.mean()), float(y.std()) or 1.0
 
-    @classmethod
-    def of(
-        cls,
-        space: Space,
-        architectures: Sequence[Architecture],
-        accuracies: Sequence[float] | np.ndarray,
-        weights: Sequence[float] | np.ndarray | None,
-    ) -> _Networks:
-        y = checked_accuracies(space, architectures, accuracies)
-        basis = _Basis(space)
-        return cls(basis, basis.design(space.rows(architectures)), y, checked_weights(weights, len(y)))
-
-    def fit(self, form: Form) -> Fitted:
+    def fitted(self, form: Form) -> Fitted:
         """In units of the standard deviation of the accuracies."""
         likelihood = Gaussian((self.y - self.level) / self.scale, 0.1, self.weights)
         return _fit_form(form, self.basis, self.design, likelihood)
 
-    def held_out_losses(self, out: np.ndarray) -> dict[Form, np.ndarray]:
+    def held_out_losses(self, form: Form, out: np.ndarray) -> np.ndarray:
         """Squared errors on the networks left out, each times its weight."""
-        inside, losses = _Networks(self.basis, self.rows[~out], self.y[~out], self.weights[~out]), {}
-        for form in FORMS:
-            t = inside.fit(form).parts.t(self.rows[out] - inside.centre)
-            losses[form] = self.weights[out] * (inside.level + inside.scale * t - self.y[out]) ** 2
-        return losses
+        inside = _Networks(self.basis, self.rows[~out], self.y[~out], self.weights[~out])
+        t = inside.fitted(form).parts.t(self.rows[out] - inside.centre)
+        return self.weights[out] * (inside.level + inside.scale * t - self.y[out]) ** 2
+
+
+class _Measured:
+    """Networks and their accuracies, before anything says how they are written as rows of a design."""
+
+    def __init__(
+        self,
+        space: Space,
+        architectures: Sequence[Architecture],
+        accuracies: Sequence[float] | np.ndarray,
+        weights: Sequence[float] | np.ndarray | None,
+    ) -> None:
+        self.y = checked_accuracies(space, architectures, accuracies)
+        self.rows, self.weights = space.rows(architectures), checked_weights(weights, len(self.y))
+
+    def observe(self, basis: _Basis) -> _Networks:
+        return _Networks(basis, basis.design(self.rows), self.y, self.weights)
 
 
 @dataclass(frozen=True)
@@ -328,7 +356,10 @@ class _Samples:
         some = np.random.default_rng(0).choice(len(self.right), FIRST_ANSWERS, replace=False)
         return _fit_form(form, self.basis, self.design[some], Bernoulli(self.right[some], likelihood.offset[some]))
 
-    def fit(self, first: Fitted) -> Fitted:
+    def fitted(self, form: Form) -> Fitted:
+        return self.refined(self.first_fit(form))
+
+    def refined(self, first: Fitted) -> Fitted:
         """To all answers, which takes few steps from a fit to some of them."""
         assert isinstance(first.likelihood, Bernoulli)
         return refined(self.design, first, replace(self.likelihood(), slope=first.likelihood.slope), self.basis.kinds)

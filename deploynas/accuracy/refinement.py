@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.effects import basis_of, effects_of
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.index_terms import Terms
 from deploynas.accuracy.indexed import Index, IndexedEstimator, Refit
 from deploynas.accuracy.shrinkage import covariance_of_effects
 from deploynas.errors import InputError
@@ -91,18 +91,17 @@ class _Steps:
     """Steps of contributions, in coordinates that sum to zero per decision, and of the link's constant."""
 
     def __init__(self, estimator: IndexedEstimator) -> None:
-        self.estimator, self.decisions = estimator, estimator.space.decisions
-        self.basis = basis_of(self.decisions)
-        flats = [self.decisions.flat(index.depth, index.block) for index in estimator.indices]
-        self.weights = np.array([self.basis.T @ flat for flat in flats])
+        self.estimator = estimator
+        # an estimator without deviations between input sizes stays without them
+        self.terms = Terms(estimator.space, by_size=any(index.by_size for index in estimator.indices))
+        contributions = [self.terms.contributions(index) for index in estimator.indices]
+        self.weights = np.array([self.terms.contributed.T @ own for own in contributions])
         self.size = self.weights.size + 1
 
     @cached_property
     def effects(self) -> list[np.ndarray]:
         """The covariance of each index's contributions."""
-        kinds = [self.basis.T @ kind for kind in effects_of(self.decisions)]
-        nothing = np.zeros((self.basis.shape[1], self.basis.shape[1]))
-        known = [kind @ kind.T for kind in kinds if np.abs(kind).max() > 1e-9]
+        known, nothing = [kind @ kind.T for kind in self.terms.effects], np.zeros((self.terms.size, self.terms.size))
         return [covariance_of_effects(known, weights, nothing) for weights in self.weights]
 
     def moved(self, step: np.ndarray, draws: np.ndarray) -> IndexedEstimator:
@@ -113,8 +112,8 @@ class _Steps:
     def _indices(self, step: np.ndarray) -> tuple[Index, ...]:
         found = []
         for index, own in zip(self.estimator.indices, step[:-1].reshape(self.weights.shape), strict=True):
-            flat = self.decisions.flat(index.depth, index.block) + self.basis @ own
-            found.append(Index.from_arrays(self.estimator.space, index.base, *self.decisions.ragged(flat)))
+            moved = self.terms.contributions(index) + self.terms.contributed @ own
+            found.append(self.terms.index(index.base, moved))
         return tuple(found)
 
     def _link_step(self, step: np.ndarray) -> np.ndarray:
@@ -125,7 +124,7 @@ class _Steps:
     def slopes(self, step: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How fast the accuracies rise with every part of a step, and what they are."""
         there = self.moved(step, np.empty((0, self.size)))
-        u, x = there.totals(rows), self.decisions.active(rows) @ self.basis
+        u, x = there.totals(rows), self.terms.design(rows)
         by_index = there.link.slopes(u)
         columns = [by_index[:, i : i + 1] * x for i in range(len(self.weights))]
         return np.concatenate([*columns, there.link.gradient(u)[:, :1]], axis=1), there.link(u)

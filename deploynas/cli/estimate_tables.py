@@ -25,6 +25,7 @@ GROUP_COLUMNS = (
 def show(found: Estimate) -> None:
     about = found.estimator.provenance
     form = f", {about['form']}" if "form" in about else ""
+    form += ", by input size" if about.get("by_size") else ""
     rows = [["method", f"{about['method']}{form}"], ["passes", f"{found.passes} of {about['images']} images"]]
     if found.largest_se is not None:
         rows.append(["largest standard error", f"{100 * found.largest_se:.3f} points"])

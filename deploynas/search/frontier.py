@@ -158,7 +158,7 @@ def problem_frontier(problem: Problem) -> Frontier:
     """
     if not isinstance(problem.objective, (SeparableObjective, IndexedObjective)):
         raise cannot_maximise("the frontier", problem.objective)
-    networks = _joined([_undominated_networks(apart, problem.objective) for apart in problem.each_size()])
+    networks = _joined([_undominated_networks(apart) for apart in problem.each_size()])
     # adding the fixed part last, as `LatencyTable.predict` does, may make two costs equal, and a link two scores
     kept = undominated(networks.cost, networks.value)
     return Frontier(problem.space, networks, problem.objective.scale, kept)
@@ -178,8 +178,8 @@ def _joined(lists: Sequence[_Networks]) -> _Networks:
     return _Networks(cost, value, choices)
 
 
-def _undominated_networks(problem: Problem, objective: SeparableObjective | IndexedObjective) -> _Networks:
-    (cost,) = problem.additive
+def _undominated_networks(problem: Problem) -> _Networks:
+    objective, (cost,) = problem.objective, problem.additive
     if any(other.fixed > other.budget for other in problem.costs):
         nothing = Layer(np.empty(0), np.empty(0))
         return _Networks(nothing.cost, nothing.value, nothing.choices)
@@ -189,6 +189,7 @@ def _undominated_networks(problem: Problem, objective: SeparableObjective | Inde
     if isinstance(objective, OneIndexObjective):
         layer = _merged(problem, objective.index, cost)
         return _Networks(cost.fixed + layer.cost, objective.linked(layer.value), layer.choices)
+    assert isinstance(objective, IndexedObjective)
     found = indexed_frontier(IndexedProblem.of(objective, cost, problem.allowed))
     return _Networks(found.cost, found.accuracy, found.choices)
 

@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def any_size(self) -> bool:
-        """Whether networks of several input sizes may be the answer: then costs have no coefficients yet."""
+        """Whether networks of several input sizes may be the answer: then costs and scores have no coefficients yet."""
         return bool(self.space.sizes) and self.size_index is None
 
     def each_size(self) -> tuple[Problem, ...]:
@@ -83,7 +83,7 @@ class Problem:
         if not self.any_size:
             return (self,)
         return tuple(
-            replace(self, costs=tuple(cost.at(i) for cost in self.costs), size_index=i)
+            replace(self, objective=self.objective.at(i), costs=tuple(cost.at(i) for cost in self.costs), size_index=i)
             for i in range(len(self.space.sizes))
         )
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from deploynas.space.architecture import Architecture
 from deploynas.space.decisions import Decisions, Depths, Ragged
 from deploynas.space.link import Link
 from deploynas.space.structure import Space
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Scale = Literal["accuracy", "ordinal"]  # a fraction, 0..1; or a number that only ranks, whatever its unit
 Unit = Literal["ms", "count", "bytes"]
@@ -38,6 +41,10 @@ class Objective(ABC):
 
     @abstractmethod
     def score(self, architecture: Architecture) -> float: ...
+
+    def at(self, size_index: int) -> Self:
+        """What is maximised among networks with this input size."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,8 @@ class SeparableObjective(Objective):
     base: float
     stages: tuple[tuple[Walk, ...], ...]
     scale: Scale = "accuracy"
+    # where decisions are worth something else at every input size: the sum at each, and no coefficients of its own
+    by_size: tuple[SeparableObjective, ...] = ()
     form: ClassVar[str] = "a score that separates by stage"
 
     @classmethod
@@ -80,6 +89,11 @@ class SeparableObjective(Objective):
         return cls(float(base), tuple(stages))
 
     @classmethod
+    def joined(cls, by_size: Sequence[SeparableObjective]) -> SeparableObjective:
+        """One score of the scores at every input size: it separates by stage once the size is given."""
+        return replace(by_size[0], base=math.nan, stages=(), by_size=tuple(by_size))
+
+    @classmethod
     def nothing(cls, space: Space) -> SeparableObjective:
         """Every network is worth 0."""
         groups = space.decisions.groups
@@ -90,7 +104,12 @@ class SeparableObjective(Objective):
             tuple(tuple((0.0,) * len(choice.options) for choice in group.choices) for group in groups),
         )
 
+    def at(self, size_index: int) -> SeparableObjective:
+        return self.by_size[size_index] if self.by_size else self
+
     def score(self, architecture: Architecture) -> float:
+        if self.by_size:
+            return self.by_size[architecture.size_index].score(architecture)
         total = self.base
         for walks, choice in zip(self.stages, architecture.choices, strict=True):
             walk, leave = next((w, e) for w in walks for e in w.exits if e.depth == len(choice))
@@ -119,6 +138,9 @@ class IndexedObjective(Objective):
     def of(cls, indices: tuple[SeparableObjective, ...], link: Link) -> IndexedObjective:
         """A single index is a kind of its own, since more solvers can maximise it."""
         return OneIndexObjective(indices, link) if len(indices) == 1 else IndexedObjective(indices, link)
+
+    def at(self, size_index: int) -> Self:
+        return replace(self, indices=tuple(index.at(size_index) for index in self.indices))
 
     def score(self, architecture: Architecture) -> float:
         return float(self.link(np.array([[index.score(architecture) for index in self.indices]]))[0])
