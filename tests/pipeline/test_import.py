@@ -204,7 +204,7 @@ def test_a_run_without_images_gets_its_statistics_when_images_are_given(folder: 
     run = dn.import_ofa(four, folder / "runs" / "later")
     supernet = open_supernet(run, f"folder:{folder / 'images'}")
     of_file = [norm.running_mean.clone() for norm in norms_of(run.w_star)]
-    measured = [m for m in supernet.one_shot.supernet.modules() if isinstance(m, ElasticNorm)]
+    measured = [m for m in supernet.one_shot.supernets[0].modules() if isinstance(m, ElasticNorm)]
     assert all(not torch.equal(norm.running_mean, mean) for norm, mean in zip(measured, of_file, strict=True))
     teacher = [m for m in supernet.teacher(None).modules() if isinstance(m, ElasticNorm)]
     assert all(not torch.equal(norm.running_mean, mean) for norm, mean in zip(teacher, of_file, strict=True))
