@@ -50,16 +50,20 @@ def fit_indexed(
     accuracies: Sequence[float] | np.ndarray,
     *,
     indices: Literal[1, 2] | None = None,
+    by_size: bool | None = None,
     seed: int = 0,
 ) -> IndexedEstimator:
-    """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks."""
+    """Learn from networks and their accuracies (0..1); `indices=None` picks the form by held-out networks.
+
+    `by_size` says whether contributions may deviate between input sizes, where these are open; None: as is observed.
+    """
     y = checked_accuracies(space, architectures, accuracies)
     rows = space.rows(architectures)
 
     def observe(basis: _Basis) -> _Networks:
         return _Networks(basis, basis.design(rows), y)
 
-    candidates = _candidates(space, observe, indices)
+    candidates = _candidates(_observed(space, observe, by_size), indices)
     form, data = candidates[0]
     if len(candidates) > 1:
         folds = np.random.default_rng(seed).permutation(len(y)) % FOLDS
@@ -80,7 +84,12 @@ def fit_indexed(
 
 
 def fit_indexed_samples(
-    space: Space, passes: Sequence[Pass], *, indices: Literal[1, 2] | None = None, seed: int = 0
+    space: Space,
+    passes: Sequence[Pass],
+    *,
+    indices: Literal[1, 2] | None = None,
+    by_size: bool | None = None,
+    seed: int = 0,
 ) -> IndexedEstimator:
     """Learn from passes over the same images, in which every image took a path of its own."""
     if not passes:
@@ -93,7 +102,7 @@ def fit_indexed_samples(
     def observe(basis: _Basis) -> _Samples:
         return _Samples.of(basis, basis.design(paths), right, image)
 
-    candidates = _candidates(space, observe, indices)
+    candidates = _candidates(_observed(space, observe, by_size), indices)
     form, data = candidates[0]
     if len(candidates) > 1:
         out = np.random.default_rng(seed).permutation(images) < HELD_OUT_IMAGES * images
@@ -186,13 +195,18 @@ class Observed(Protocol):
 Data = TypeVar("Data", bound=Observed)
 
 
-def _candidates(
-    space: Space, observe: Callable[[_Basis], Data], indices: Literal[1, 2] | None
-) -> list[tuple[Form, Data]]:
+def _observed(space: Space, observe: Callable[[_Basis], Data], by_size: bool | None) -> list[Data]:
+    """For contributions that are the same at every input size, for some that deviate, or for both."""
+    if by_size and not space.sizes:
+        raise InputError(f"space `{space.name}` has one input size: no contribution can differ between several")
+    ways = (False, True) if by_size is None and space.sizes else (bool(by_size),)
+    return [observe(_Basis(space, way)) for way in ways]
+
+
+def _candidates(observed: Sequence[Data], indices: Literal[1, 2] | None) -> list[tuple[Form, Data]]:
     """What may be fitted to which observations, the simplest first."""
     if indices not in (None, 1, 2):
         raise InputError(f"an estimator has 1 or 2 indices, got {indices!r}")
-    observed = [observe(_Basis(space, by_size)) for by_size in ((False, True) if space.sizes else (False,))]
     if indices:
         return [(FORMS[indices], data) for data in observed]
     additive = observed[-1] if len(observed) > 1 and _speak_for_deviations(*observed) else observed[0]

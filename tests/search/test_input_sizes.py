@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,12 @@ from tiny_problems import (
     random_indexed,
     random_instance,
     random_quadratic,
+    random_table,
     tiny_space,
 )
 
 import deploynas as dn
+from deploynas.accuracy.indexed import Index, SizeDeviation
 from deploynas.costs import Costs
 from deploynas.errors import GateError
 from deploynas.search.every_size import solve
@@ -31,9 +34,9 @@ quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_to
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=quiet)
-@given(st.data(), st.integers(0, 2), st.booleans())
-def test_the_best_of_three_sizes_equals_brute_force_to_the_last_bit(data, indices, several):
-    space, estimator, tables = data.draw(instances(tables=2, indices=indices, sizes=SIZES))
+@given(st.data(), st.integers(0, 2), st.booleans(), st.booleans())
+def test_the_best_of_three_sizes_equals_brute_force_to_the_last_bit(data, indices, several, by_size):
+    space, estimator, tables = data.draw(instances(tables=2, indices=indices, sizes=SIZES, by_size=by_size))
     limits = [Limit(table, data.draw(budgets_of(space, table))) for table in (tables if several else tables[:1])]
     expected = brute_force(space, estimator, limits)
     if not expected:
@@ -48,9 +51,9 @@ def test_the_best_of_three_sizes_equals_brute_force_to_the_last_bit(data, indice
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=quiet)
-@given(st.data(), st.integers(0, 2))
-def test_the_frontier_of_three_sizes_equals_brute_force(data, indices):
-    space, estimator, (table,) = data.draw(instances(indices=indices, sizes=SIZES))
+@given(st.data(), st.integers(0, 2), st.booleans())
+def test_the_frontier_of_three_sizes_equals_brute_force(data, indices, by_size):
+    space, estimator, (table,) = data.draw(instances(indices=indices, sizes=SIZES, by_size=by_size))
     points = {(table.predict(a), estimator.predict(a)) for a in space.enumerate()}
     expected, best = [], -math.inf
     for latency, accuracy in sorted(points, key=lambda p: (p[0], -p[1])):
@@ -65,9 +68,9 @@ def test_the_frontier_of_three_sizes_equals_brute_force(data, indices):
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=quiet)
-@given(st.data(), st.integers(2, 12))
-def test_the_k_best_come_from_all_sizes(data, top):
-    space, estimator, (table,) = data.draw(instances(sizes=SIZES))
+@given(st.data(), st.integers(2, 12), st.integers(0, 2))
+def test_the_k_best_come_from_all_sizes(data, top, indices):
+    space, estimator, (table,) = data.draw(instances(indices=indices, sizes=SIZES, by_size=True))
     limits = [Limit(table, data.draw(budgets_of(space, table)))]
     expected = brute_force(space, estimator, limits)[:top]
     if not expected:
@@ -77,10 +80,13 @@ def test_the_k_best_come_from_all_sizes(data, top):
     assert len({result.architecture for result in found}) == len(found)
 
 
+@pytest.mark.parametrize("by_size", [False, True])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_solver_keeps_limits_of_latency_macs_and_memory(solver):
+def test_every_solver_keeps_limits_of_latency_macs_and_memory(solver, by_size):
     space = tiny_space([((1, 2), 3), ((1, 3), 2)], SIZES)
     estimator, (table,) = random_instance(space, 1)
+    if by_size:  # what decisions add differs between sizes
+        estimator = random_indexed(space, 1, indices=1, by_size=True)
     costs = [Costs.of(space, network) for network in space.enumerate()]
     limits = [
         Limit(table, 4.0),
@@ -131,9 +137,33 @@ def test_ranges_of_costs_are_those_of_all_sizes():
     assert min(latencies) < found.median < max(latencies)
 
 
-def test_two_indices_are_exact_with_sizes_under_several_limits():
+@pytest.mark.parametrize("by_size", [False, True])
+def test_two_indices_are_exact_with_sizes_under_several_limits(by_size):
     space = tiny_space([((1, 2), 2), ((1, 2), 2)], SIZES)
-    estimator, (_, tables) = random_indexed(space, 2, indices=2), random_instance(space, 2, tables=2)
+    estimator, (_, tables) = random_indexed(space, 2, indices=2, by_size=by_size), random_instance(space, 2, tables=2)
     limits = [Limit(table, 3.4) for table in tables]
     best = dn.search(space, estimator, limits)
     assert best.optimal and best.score == pytest.approx(brute_force(space, estimator, limits)[0][0], abs=1e-9)
+
+
+@pytest.mark.parametrize("indices", [1, 2])
+def test_at_a_size_the_score_is_the_sum_that_is_predicted(indices):
+    space = tiny_space([((1, 2), 2), ((1, 3), 2)], SIZES)
+    estimator = random_indexed(space, 4, indices, by_size=True)
+    problem = Problem.build(space, estimator, [])
+    for network in space.enumerate():
+        apart = problem.each_size()[network.size_index]
+        assert apart.score(network) == problem.score(network) == estimator.predict(network)
+
+
+def test_the_best_block_may_differ_between_sizes():
+    space = tiny_space([((1,), 2)], SIZES)
+    nothing, deviations = random_indexed(space, 0, indices=1), []
+    for i in range(3):  # the first configuration at the smallest size, the second at the others
+        better = [1.0, 0.0] if i == 0 else [0.0, 1.0]
+        deviations.append(SizeDeviation([[0.0], [0.0]], [[better], [[0.0] * 3]]))
+    index = Index.from_arrays(space, 0.0, [[0.0], [0.0]], [[[0.0] * 2], [[0.0] * 3]], by_size=deviations)
+    estimator = replace(nothing, indices=(index,))
+    table = random_table(space, lambda: 1.0, lambda: 1.0)
+    found = dn.search(space, estimator, [Limit(table, 9.0)], top=6)
+    assert {(r.architecture.choices[0][0], r.architecture.size_index) for r in found[:3]} == {(0, 0), (1, 1), (1, 2)}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.accuracy.indexed import Index, IndexedEstimator
+from deploynas.accuracy.indexed import Index, IndexedEstimator, SizeDeviation
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.blocks.inverted_residual import InvertedResidualConfig
 from deploynas.latency.table import LatencyTable
@@ -34,6 +34,13 @@ def like_blocks(space: Space, draw) -> list:
 
 def like_depths(space: Space, draw) -> list:
     return [[draw() for _ in group.depths] for group in space.decisions.groups]
+
+
+def random_index(space: Space, base: float, depth, block, by_size: bool = False) -> Index:
+    """An index of drawn contributions; `by_size`: with others at every input size."""
+    drawn = like_depths(space, depth), like_blocks(space, block)
+    deviations = [SizeDeviation(like_depths(space, depth), like_blocks(space, block)) for _ in space.sizes]
+    return Index.from_arrays(space, base, *drawn, by_size=deviations if by_size else ())
 
 
 def random_table(space: Space, fixed, draw) -> LatencyTable:
@@ -83,10 +90,11 @@ WORTHS = ([-1.0, 0.0, 1.0], [-0.02, 0.0, 0.01, 0.03], None)
 
 
 @st.composite
-def instances(draw, tables: int = 1, indices: int = 0, sizes: tuple[int, ...] = ()):
+def instances(draw, tables: int = 1, indices: int = 0, sizes: tuple[int, ...] = (), by_size: bool = False):
     """(space, estimator, tables) with ties, negative contributions, zero latencies, single-depth stages.
 
-    Without indices the estimator is a plain sum; a link may be flat or saturate, which makes more ties.
+    Without indices the estimator is a plain sum; a link may be flat or saturate, which makes more ties. `by_size`: what
+    decisions add to an index differs between input sizes.
     """
     space = tiny_space(draw(SHAPES), sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))  # one draw: hypothesis is slow at hundreds
@@ -100,9 +108,7 @@ def instances(draw, tables: int = 1, indices: int = 0, sizes: tuple[int, ...] = 
 
     estimator: StoredEstimator
     if indices:
-        sums = [
-            Index.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth)) for _ in range(indices)
-        ]
+        sums = [random_index(space, 0.5, worth, worth, by_size) for _ in range(indices)]
         estimator = IndexedEstimator(space, tuple(sums), random_link(rng, indices))
     else:
         estimator = BilinearEstimator.from_arrays(space, 0.5, like_depths(space, worth), like_blocks(space, worth))
@@ -129,16 +135,11 @@ def random_instance(space: Space, seed: int, tables: int = 1):
     return estimator, made
 
 
-def random_indexed(space: Space, seed: int, indices: int) -> IndexedEstimator:
+def random_indexed(space: Space, seed: int, indices: int, by_size: bool = False) -> IndexedEstimator:
     """With a link that bends and rises everywhere."""
     rng = np.random.default_rng(seed)
     sums = [
-        Index.from_arrays(
-            space,
-            0.0,
-            like_depths(space, lambda: rng.normal(0, 0.2)),
-            like_blocks(space, lambda: rng.normal(0, 0.1)),
-        )
+        random_index(space, 0.0, lambda: rng.normal(0, 0.2), lambda: rng.normal(0, 0.1), by_size)
         for _ in range(indices)
     ]
     bends = np.eye(indices) + 0.2
