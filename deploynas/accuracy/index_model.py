@@ -348,6 +348,9 @@ def _variances(state: _State, expected: Prior, inverse: np.ndarray, kinds: np.nd
         precision = expected.precision[here, here]
         seen = precision @ state.theta[here]
         unexplained = precision - precision @ inverse[here, here] @ precision
-        ratio = (flat @ np.outer(seen, seen).ravel()) / np.maximum(flat @ unexplained.ravel(), 1e-300)
+        found, expect = flat @ np.outer(seen, seen).ravel(), flat @ unexplained.ravel()
+        # where two indices are nearly the same, rounding may leave less than nothing of either: then it says nothing
+        told = (found > 0) & (expect > 0)
+        ratio = np.where(told, found, 1.0) / np.where(told, expect, 1.0)
         result[i] = np.clip(result[i] * np.sqrt(ratio), LEAST_VARIANCE, MOST_VARIANCE)
     return result

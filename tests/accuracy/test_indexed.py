@@ -11,6 +11,7 @@ import pytest
 from planted import SPACE, accuracies, bent, both_needed, error, index, networks, planted
 
 import deploynas as dn
+from deploynas.accuracy.index_model import Gaussian, Prior, Shape, _State, _variances
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed, fit_indexed_samples
 from deploynas.accuracy.samples import Samples, Scores
@@ -151,6 +152,17 @@ def test_wrong_numbers_of_indices_and_networks_are_refused() -> None:
         fit_indexed(SPACE, seen, np.linspace(0, 1, 20), indices=3)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="as many accuracies"):
         fit_indexed(SPACE, seen, np.linspace(0, 1, 19))
+
+
+def test_a_variance_that_rounding_leaves_nothing_of_stays_as_it_is() -> None:
+    """Two indices that are nearly the same leave the curvature nearly singular, and its inverse a little wrong."""
+    shape, kinds = Shape(1, 0, 2), np.stack([np.diag([1.0, 0.0]), np.diag([0.0, 1.0])])
+    state = _State(shape, np.array([0.5, 0.5, 0.0, 0.0]), np.array([[1.0, 1.0]]), Gaussian(np.zeros(1), 1.0), 0.0)
+    expected = Prior(np.zeros(4), np.eye(4))
+    inverse = np.diag([0.75, 1.0 + 1e-9, 1.0, 1.0])  # of the second weight, more is unknown afterwards than before
+    # seen 0.25, expected 1 - 0.75: as many; and of the other kind nothing can be said
+    assert _variances(state, expected, inverse, kinds) == pytest.approx(np.array([[1.0, 1.0]]))
+    assert _variances(state, expected, np.diag([0.0, 0.75, 1.0, 1.0]), kinds) == pytest.approx(np.array([[0.5, 1.0]]))
 
 
 # -- fits from images -----------------------------------------------------------------------------
