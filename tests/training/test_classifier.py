@@ -11,6 +11,7 @@ from deploynas.errors import InputError
 from deploynas.space import Space
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.new_classes import for_classes, with_classes
+from deploynas.supernet.paths import RandomPaths
 from deploynas.training.batches import Batches
 from deploynas.training.classifier import fit_classifier
 from deploynas.training.data import Data, Subset
@@ -73,7 +74,7 @@ def test_random_paths_are_repeatable_and_one_class_is_refused(supernet: Supernet
     batches = Batches(data, with_classes(supernet.space, 3), Augmentation())
     first, second = (for_classes(supernet, 3) for _ in range(2))
     for renewed in (first, second):
-        fit_classifier(renewed, batches, np.random.default_rng(0))
+        fit_classifier(renewed, batches, RandomPaths(renewed.space, np.random.default_rng(0)))
     assert torch.equal(first.classifier.weight, second.classifier.weight)
     alone = for_classes(supernet, 1)
     with pytest.raises(InputError, match="at least two classes"):
