@@ -20,7 +20,7 @@ SHOWN = 10  # mistakes that are listed; the others are counted
 
 
 @dataclass(frozen=True)
-class Line:
+class CsvLine:
     """One record: the number of the line where it begins, and its cells by column."""
 
     number: int
@@ -32,7 +32,7 @@ class CsvFile:
     name: str  # without folders
     sha256: str
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[CsvLine, ...]
 
     @classmethod
     def read(cls, path: Path) -> CsvFile:
@@ -49,7 +49,7 @@ class CsvFile:
         lines = []
         for number, cells in records[1:]:
             if len(cells) == len(columns):
-                lines.append(Line(number, dict(zip(columns, (cell.strip() for cell in cells), strict=True))))
+                lines.append(CsvLine(number, dict(zip(columns, (cell.strip() for cell in cells), strict=True))))
             else:
                 mistakes.add(number, f"{len(cells)} cells, but the first line names {len(columns)} columns")
         mistakes.raise_any()

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from deploynas.accuracy.results_csv import CsvFile, Line, Mistakes, number_in
+from deploynas.accuracy.results_csv import CsvFile, CsvLine, Mistakes, number_in
 from deploynas.errors import InputError
 from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Space
@@ -150,7 +150,7 @@ class _Row:
     groups: frozenset[str] = frozenset()
 
 
-def _row(line: Line, columns: _Columns, space: Space, mistakes: Mistakes) -> _Row | None:
+def _row(line: CsvLine, columns: _Columns, space: Space, mistakes: Mistakes) -> _Row | None:
     """What a line says, numbers as they are written; None if something is wrong with it."""
     before = len(mistakes.found)
     architecture = None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deploynas.space import notation, once_for_all
+from deploynas.space.notation import from_text
+from deploynas.space.once_for_all import from_json
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, Space
@@ -22,14 +23,14 @@ def read(text: str, space: Space) -> Architecture:
     """A network of the space, in any of the forms."""
     text = text.strip()
     if text.startswith("{"):
-        return once_for_all.from_json(text, space)
+        return from_json(text, space)
     numbers = _numbers(text) if text.startswith("[") else None
     if isinstance(numbers, np.ndarray):
         space.decisions.require_rows(numbers)
         return space.architectures(numbers)[0]
     if numbers is not None:
         return space.architecture(numbers)
-    return notation.from_text(text, space)
+    return from_text(text, space)
 
 
 def _numbers(text: str) -> np.ndarray | list[list[int]] | None:
