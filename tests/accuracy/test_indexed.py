@@ -157,7 +157,9 @@ def test_wrong_numbers_of_indices_and_networks_are_refused() -> None:
 def test_a_variance_that_rounding_leaves_nothing_of_stays_as_it_is() -> None:
     """Two indices that are nearly the same leave the curvature nearly singular, and its inverse a little wrong."""
     shape, kinds = Shape(1, 0, 2), np.stack([np.diag([1.0, 0.0]), np.diag([0.0, 1.0])])
-    state = _State(shape, np.array([0.5, 0.5, 0.0, 0.0]), np.array([[1.0, 1.0]]), Gaussian(np.zeros(1), 1.0), 0.0)
+    state = _State(
+        shape, np.array([0.5, 0.5, 0.0, 0.0]), np.array([[1.0, 1.0]]), Gaussian(np.zeros(1), 1.0, np.ones(1)), 0.0
+    )
     expected = Prior(np.zeros(4), np.eye(4))
     inverse = np.diag([0.75, 1.0 + 1e-9, 1.0, 1.0])  # of the second weight, more is unknown afterwards than before
     # seen 0.25, expected 1 - 0.75: as many; and of the other kind nothing can be said
