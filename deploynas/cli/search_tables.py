@@ -55,7 +55,7 @@ def _show_ranking(document: SearchFile) -> None:
             _accuracy(network),
             *([_timed(network)] if timed else []),
             *(cost_text(use.predicted) for use in network.limits),
-            _depths(network.choices),
+            _depths(document, network.choices),
         ]
         for i, network in enumerate(networks)
     ]
@@ -87,7 +87,10 @@ def _show_sharing(document: SearchFile) -> None:
 
 
 def _show_frontier(document: SearchFile) -> None:
-    rows = [[i + 1, f"{p.latency_ms:.4f}", _accuracy(p), _depths(p.choices)] for i, p in enumerate(document.frontier)]
+    rows = [
+        [i + 1, f"{p.latency_ms:.4f}", _accuracy(p), _depths(document, p.choices)]
+        for i, p in enumerate(document.frontier)
+    ]
     print_table(["#", "latency_ms", _accuracy_title(document.frontier[0], document), "blocks"], rows)
     say("the architectures: `--json`, or `--out FILE`, of which `finetune FILE --pick #` takes one")
 
@@ -172,9 +175,11 @@ def _claim(network: NetworkRecord) -> str:
     return f"not proven optimal ({network.solver})"
 
 
-def _depths(choices: list[list[int]]) -> str:
-    """Blocks a stage: what a line has room for."""
-    return "+".join(str(len(choice)) for choice in choices)
+def _depths(document: SearchFile, choices: list[list[int]]) -> str:
+    """Blocks a stage, and the input size where it was decided: what a line has room for."""
+    stages, sizes = len(document.space["stages"]), document.space.get("sizes")
+    size = f" @{sizes[choices[-1][0]]}" if sizes else ""
+    return "+".join(str(len(choice)) for choice in choices[:stages]) + size
 
 
 def _percent(accuracy: float) -> str:
