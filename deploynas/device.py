@@ -38,6 +38,13 @@ def _known_provider(text: str) -> str:
     return text
 
 
+def _ssh_destination(text: str) -> str:
+    """One word, and never an option of `ssh`."""
+    if not text or len(text) > 255 or text.startswith("-") or not text.isprintable() or any(c.isspace() for c in text):
+        raise ValueError("be what `ssh` takes: `board`, `user@board` or a name of `~/.ssh/config`")
+    return text
+
+
 def _thread_count(value: object) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4096:
         return value
@@ -98,6 +105,9 @@ class Device(_Strict):
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
+    # another machine, as `ssh` takes it, and the command of its Python; files that are handed on say neither
+    host: Annotated[str, AfterValidator(_ssh_destination)] | None = Field(default=None, exclude=True)
+    python: str = Field(default="python3", min_length=1, max_length=1000, exclude=True)
     provider: Annotated[str, AfterValidator(_known_provider)]
     provider_options: dict[str, str | int | float | bool] = {}
     session_options: dict[str, str | int | float | bool] = {}  # the runtime's own, as `session.intra_op.allow_spinning`

@@ -12,11 +12,11 @@ from pydantic import BaseModel, Field
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import now
-from deploynas.latency.breakdown import Share, breakdown
-from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
+from deploynas.latency.breakdown import Share
 from deploynas.latency.measure import measure_entries
-from deploynas.latency.session import Shapes, require_provider
+from deploynas.latency.session import Shapes
 from deploynas.latency.table import Measurement
+from deploynas.latency.target import target_of
 from deploynas.latency.worker import Entry
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
@@ -53,9 +53,9 @@ def bench(
     `space`, where the model comes from one, has the blocks that tell the machine's speed meanwhile.
     """
     path = Path(model)
-    require_hardware(device)
-    require_provider(device)
     content = _read_model(path)
+    target = target_of(device)
+    before = target.facts()
     workers, visits = 3, 10
     effort = device.effort.model_copy(
         update={
@@ -65,7 +65,6 @@ def bench(
             "min_visit_ms": 0.0,
         }
     )
-    load_before = load_average()
     entry = Entry(key=path.name, kind="file", path=str(path.resolve()), shapes=dict(shapes or {}))
     hurried = device.model_copy(update={"effort": effort})
     [measured] = measure_entries(hurried, [entry], space=space, on_progress=on_progress)
@@ -79,14 +78,14 @@ def bench(
         percentiles_ms={f"p{p}": float(np.percentile(samples, p)) for p in PERCENTILES},
         mean_ms=float(samples.mean()),
         throughput_per_s=1000 * device.batch / float(np.median(samples)),
-        breakdown=breakdown(path.resolve(), device, shapes),
+        breakdown=target.breakdown(path.resolve(), shapes),
         provenance={
             "date": now(),
-            "hardware": hardware().model_dump(),
-            "versions": versions(),
+            "hardware": before.hardware.model_dump(),
+            "versions": before.versions,
             "provider": device.provider_name,
-            "load_before": load_before,
-            "load_after": load_average(),
+            "load_before": before.load_average,
+            "load_after": target.facts().load_average,
         },
     )
 

@@ -1,21 +1,18 @@
-"""Runs worker processes and collects what they report: the one way anything of ours is timed."""
+"""Has worker processes run on the target and collects what they report: the one way anything of ours is timed."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from deploynas.device import Device
-from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
+from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Plan, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
@@ -25,42 +22,21 @@ REFERENCE_VISITS = 80  # of one process to each reference, at least: some second
 
 
 def visit(
-    device: Device, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
+    target: Target, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
 ) -> Iterator[Visit]:
     """One worker process: it loads all entries that still need visits, and reports each visit as it is made."""
     wanted = [entry for entry in entries if visits[entry.key]]
     if not wanted:
         return
     plan = Plan(
-        device=device.describe(),
+        device=target.device.describe(),
         space=space.describe(),
         entries=wanted,
         visits={entry.key: visits[entry.key] for entry in wanted},
         seed=seed * 1000 + worker,
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deploynas.latency.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for us; we end the worker
-    )
-    assert process.stdin and process.stdout
-    try:
-        process.stdin.write(plan.model_dump_json())
-        process.stdin.close()
-        for line in process.stdout:  # blocks, so nothing of ours runs beside what is being measured
-            _raise_reported(line)
-            yield Visit.model_validate({**json.loads(line), "worker": worker})
-        if process.wait() != 0:
-            raise DeployNASError(
-                f"the measuring process ended with code {process.returncode}",
-                hint="out of memory? the same command goes on where it stopped",
-            )
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    for made in target.visits(plan):
+        yield made.model_copy(update={"worker": worker})
 
 
 def measure_networks(
@@ -94,14 +70,14 @@ def measure_entries(
     space = space or Space.load(REFERENCE_SPACE)
     references = reference_entries(space)
     together = [*entries, *references]
-    effort = device.effort
+    target, effort = target_of(device), device.effort
     made: list[Visit] = []
     wanted = {entry.key: effort.visits for entry in entries} | {
         reference.key: max(effort.visits, REFERENCE_VISITS) for reference in references
     }
     total = effort.workers * sum(wanted.values())
     for worker in range(effort.workers):
-        for one in visit(device, space, together, wanted, worker, seed):
+        for one in visit(target, space, together, wanted, worker, seed):
             made.append(one)
             on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
     networks = [entry.key for entry in entries if entry.kind == "network"]
@@ -164,11 +140,3 @@ def _aligned(alone: Sequence[Measurement], device: Device) -> dict[str, Measurem
         )
         for one, place, error in zip(alone, location, errors, strict=True)
     }
-
-
-def _raise_reported(line: str) -> None:
-    """A worker's own error, raised here as if it had happened here."""
-    if line.startswith('{"error"'):
-        report = json.loads(line)
-        kind = InputError if report["code"] == InputError.exit_code else DeployNASError
-        raise kind(report["error"], report["hint"])

@@ -16,10 +16,9 @@ from deploynas.device import Device
 from deploynas.files import now
 from deploynas.latency.correction import IsolatedTable, fit, spread_out
 from deploynas.latency.entries import network_entry, part_entries
-from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
+from deploynas.latency.facts import Facts
 from deploynas.latency.journal import Journal
 from deploynas.latency.measure import measurements, visit
-from deploynas.latency.session import require_provider
 from deploynas.latency.table import (
     Correction,
     Evidence,
@@ -28,6 +27,7 @@ from deploynas.latency.table import (
     NetworkMeasurement,
     Validation,
 )
+from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
@@ -48,9 +48,8 @@ def profile(
 
     With `journal` (a path), work survives a crash: the same call goes on where it stopped.
     """
-    require_hardware(device)
-    require_provider(device)
-    work = _Work.plan(device, space, seed)
+    target = target_of(device)
+    work = _Work.plan(target, target.facts(), space, seed)
     path = Path(journal) if journal else None
     if path is None:
         import tempfile
@@ -64,7 +63,8 @@ def profile(
 class _Work:
     """Everything that will be measured, decided before anything is."""
 
-    device: Device
+    target: Target
+    facts: Facts  # of the target, before
     space: Space
     seed: int
     parts: list[Entry]
@@ -72,9 +72,9 @@ class _Work:
     validation: list[Entry]
 
     @classmethod
-    def plan(cls, device: Device, space: Space, seed: int) -> _Work:
+    def plan(cls, target: Target, facts: Facts, space: Space, seed: int) -> _Work:
         rng = np.random.default_rng(seed)
-        effort = device.effort
+        effort = target.device.effort
         correction = spread_out(space, effort.correction_networks, rng)
         taken = set(correction)
         validation: list[Architecture] = []
@@ -85,13 +85,18 @@ class _Work:
                 taken.add(candidate)
                 validation.append(candidate)
         return cls(
-            device,
+            target,
+            facts,
             space,
             seed,
             list(part_entries(space).values()),
             [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
         )
+
+    @property
+    def device(self) -> Device:
+        return self.target.device
 
     @property
     def entries(self) -> list[Entry]:
@@ -114,14 +119,14 @@ class _Work:
             "space_hash": self.space.hash,
             "device_hash": self.device.hash,
             "effort": self.device.effort.model_dump(exclude={"time_limit_s", "max_relative_error"}),
-            "hardware": hardware().fingerprint,
-            "versions": versions(),
+            "hardware": self.facts.hardware.fingerprint,
+            "versions": self.facts.versions,
             "seed": self.seed,
         }
 
 
 def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
-    started, load_before, date = time.monotonic(), load_average(), now()
+    started, date = time.monotonic(), now()
     journal = Journal(path, work.header())
     try:
         _planned_visits(work, journal, on_progress)
@@ -135,11 +140,11 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "date": date,
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
-            "hardware": hardware().model_dump(),
-            "versions": versions(),
+            "hardware": work.facts.hardware.model_dump(),
+            "versions": work.facts.versions,
             "provider": work.device.provider_name,
-            "load_before": load_before,
-            "load_after": load_average(),
+            "load_before": work.facts.load_average,
+            "load_after": work.target.facts().load_average,
             "seed": work.seed,
         },
     )
@@ -184,20 +189,18 @@ def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgre
 def _visit(
     work: _Work, journal: Journal, entries: list[Entry], missing: dict[str, int], worker: int
 ) -> Iterator[Visit]:
-    for made in visit(work.device, work.space, entries, missing, worker, work.seed):
+    for made in visit(work.target, work.space, entries, missing, worker, work.seed):
         journal.add(made)
         yield made
 
 
 def _groups(work: _Work, worker: int) -> list[list[Entry]]:
     """All entries at once, or as many shuffled groups as it takes for their weights to fit into memory."""
-    import psutil
-
     # a loaded network holds its weights up to three times: file, initialisers, packed for the kernels
     need = sum(
         3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in work.entries if e.choices
     )
-    count = max(1, int(np.ceil(need / (MEMORY_SHARE * psutil.virtual_memory().available))))
+    count = max(1, int(np.ceil(need / (MEMORY_SHARE * work.facts.free_memory_bytes))))
     if count == 1:
         return [work.entries]
     order = np.random.default_rng((work.seed, worker)).permutation(len(work.entries))

@@ -18,6 +18,7 @@ import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.facts import require_provider
 from deploynas.latency.hardware import hardware
 
 # providers whose tensors live in memory of their own; the others work on the host's
@@ -42,20 +43,6 @@ _NUMPY_TYPES = {
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def require_provider(device: Device) -> None:
-    """Fail early, and by name, when the runtime does not have the device's provider."""
-    import onnxruntime
-
-    available = onnxruntime.get_available_providers()
-    if device.provider_name in available:
-        return
-    package = device.provider_package
-    hint = f"installed: {', '.join(available)}"
-    if package:
-        hint = f"`pip install {package}` (in place of the onnxruntime that is installed now); {hint}"
-    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)
-
-
 class Session:
     """A loaded model with bound input and output."""
 
@@ -66,14 +53,14 @@ class Session:
         shapes: Shapes | None = None,
         profile_prefix: str | None = None,
     ) -> None:
-        require_provider(device)
+        import onnxruntime
+
+        require_provider(device, onnxruntime.get_available_providers())
         self._session = _load(model, device, profile_prefix)
         memory = _MEMORY.get(device.provider_name, "cpu")
         device_id = int(device.provider_options.get("device_id", 0)) if memory != "cpu" else 0
         self._binding = self._session.io_binding()
         inputs = make_inputs(self._session.get_inputs(), device.batch, shapes or {})
-        import onnxruntime
-
         # on the CPU the runtime does not copy, and before 1.30 its binding keeps neither array nor value alive
         self._arrays = inputs
         self._inputs = {

@@ -1,8 +1,10 @@
-"""The process that measures: a plan on stdin, one JSON line a visit on stdout. `python -m deploynas.latency.worker`
+"""The process that measures: a request on stdin, JSON lines on stdout. `python -m deploynas.latency.worker`
 
 A fresh process is a fresh memory layout, and nothing else runs in it. All entries of the plan are loaded first,
 then visited in random order, each evenly spread over the time, so that whatever the machine does meanwhile hits all
-alike.
+alike; there is one line for every visit.
+
+The request is one line. After it stdin stays open for as long as somebody waits for the answer.
 """
 
 from __future__ import annotations
@@ -10,17 +12,20 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 
 from deploynas import graph
 from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
+from deploynas.latency.breakdown import breakdown
+from deploynas.latency.facts import facts_here
 from deploynas.latency.session import Session
 from deploynas.space import Space
 
@@ -52,6 +57,26 @@ class Visit(BaseModel):
     entry: str
     worker: int = 0
     samples_ms: list[float]
+
+
+class FactsRequest(BaseModel):
+    kind: Literal["facts"] = "facts"
+
+
+class MeasureRequest(BaseModel):
+    kind: Literal["measure"] = "measure"
+    plan: Plan
+
+
+class BreakdownRequest(BaseModel):
+    kind: Literal["breakdown"] = "breakdown"
+    device: dict[str, Any]
+    model: str  # its path on this machine
+    shapes: dict[str, tuple[int, ...]]
+
+
+Request = FactsRequest | MeasureRequest | BreakdownRequest
+_READER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
 def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
@@ -103,15 +128,40 @@ def _order(visits: Mapping[str, int], rng: np.random.Generator) -> list[str]:
     return [keys[i] for i in np.argsort(when)]
 
 
+def serve(request: Request) -> None:
+    match request:
+        case FactsRequest():
+            _say({"facts": facts_here().model_dump()})
+        case MeasureRequest(plan=plan):
+            measure(plan)
+        case BreakdownRequest():
+            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes)
+            _say({"breakdown": [share.model_dump() for share in shares]})
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _end_with_stdin() -> None:
+    """Whoever asked has closed it or was killed: nobody waits for the answer, and others may want the machine."""
+    while os.read(0, 4096):  # not of the buffered stdin, whose lock a process cannot end with
+        pass
+    os._exit(1)
+
+
 def main() -> None:
     try:
-        measure(Plan.model_validate_json(sys.stdin.read()))
+        request = _READER.validate_json(sys.stdin.buffer.readline())
+        # waiting in a system call, it takes no time from what is measured
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+        serve(request)
     except DeployNASError as error:
-        # the parent prints it as its own
-        print(json.dumps({"error": error.message, "hint": error.hint, "code": error.exit_code}), flush=True)
+        # whoever asked prints it as their own
+        _say({"error": error.message, "hint": error.hint, "code": error.exit_code})
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os._exit(1)  # the parent was killed: nobody is there to report to
+        os._exit(1)  # nobody is there to report to
 
 
 if __name__ == "__main__":

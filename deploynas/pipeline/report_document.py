@@ -11,7 +11,6 @@ from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.export.budget import Attempt
 from deploynas.files import now
-from deploynas.latency.hardware import versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.pipeline.candidates import Candidates, round_of
@@ -110,7 +109,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
         lineage=candidates.sources.lineage(shipped.network, record.lineage, known),
-        versions={name: str(version) for name, version in versions().items()},
+        versions={name: str(version) for name, version in bench.provenance["versions"].items()},
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
     return report.model_copy(update={"warnings": _warnings(report, busiest)})
