@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from deploynas.device import Device
-from deploynas.latency.session import Session, Shapes
+from deploynas.latency.session import Session, Shapes, Values
 
 RUNS = 30
 _PART = re.compile(r"(stem|first|head|stage\d+/block\d+)/")
@@ -29,10 +29,10 @@ class Share(BaseModel):
     share: float
 
 
-def breakdown(model: Path, device: Device, shapes: Shapes | None = None) -> list[Share]:
+def breakdown(model: Path, device: Device, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
     """Median time of each piece, in network order for our graphs and largest first for others."""
     with tempfile.TemporaryDirectory(prefix="deploynas-") as folder:
-        session = Session(model, device, shapes, profile_prefix=str(Path(folder) / "profile"))
+        session = Session(model, device, shapes, values, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(device.effort.warmup_runs + RUNS):
             session.run()
         events = json.loads(session.end_profiling().read_text())
