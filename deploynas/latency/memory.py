@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 _STATUS = Path("/proc/self/status")
@@ -12,10 +13,8 @@ def reset_peak_memory() -> int:
     """Count the peak from now on, where the system can; bytes in memory now."""
     import psutil
 
-    try:
+    with suppress(OSError):  # then it stays what imports took, and a small model does not show
         _CLEAR.write_text("5")  # Linux: forget the peak
-    except OSError:
-        pass  # it stays what imports took, and a small model does not show
     return int(psutil.Process().memory_info().rss)
 
 

@@ -163,7 +163,7 @@ def _as_file(model: bytes | Path) -> Iterator[Path]:
 
 
 def make_inputs(signature: Any, batch: int, shapes: Shapes, values: Values) -> dict[str, np.ndarray]:
-    """Random inputs where no value is given; a free first dimension takes the batch, any other free one must be given."""
+    """Random inputs, values aside; a free first dimension takes the batch, any other free one must be given."""
     rng = np.random.default_rng(0)
     known = {argument.name for argument in signature}
     unknown = sorted({*shapes, *values} - known)

@@ -30,6 +30,7 @@ from deploynas.latency.facts import facts_here
 from deploynas.latency.memory import peak_memory, reset_peak_memory
 from deploynas.latency.session import Session
 from deploynas.space import Space
+from deploynas.timing import Loading
 
 
 class Entry(BaseModel):
@@ -56,15 +57,6 @@ class Plan(BaseModel):
     seed: int
 
 
-class Loading(BaseModel):
-    """What it takes until a model is ready, in a process that had loaded no other."""
-
-    load_ms: float  # from the file to a session
-    first_ms: float  # the first inference, which allocates
-    peak_memory_bytes: int  # of the whole process up to then, Python and the runtime included
-    model_memory_bytes: int  # how far that is above what the process had before the model
-
-
 class Visit(BaseModel):
     """One line of the worker's output, and of the journal."""
 
@@ -89,6 +81,7 @@ class BreakdownRequest(BaseModel):
     device: dict[str, Any]
     model: str  # its path on this machine
     shapes: dict[str, tuple[int, ...]]
+    values: dict[str, list[float]] = {}
 
 
 Request = FactsRequest | MeasureRequest | BreakdownRequest
@@ -146,6 +139,8 @@ def measure(plan: Plan) -> None:
 
 
 def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
+    import onnxruntime  # noqa: F401  # once a process, and not for this model
+
     before = reset_peak_memory()
     start = time.perf_counter()
     session = Session(model, device, entry.shapes, entry.values)
@@ -175,7 +170,7 @@ def serve(request: Request) -> None:
         case MeasureRequest(plan=plan):
             measure(plan)
         case BreakdownRequest():
-            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes)
+            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes, request.values)
             _say({"breakdown": [share.model_dump() for share in shares]})
 
 
