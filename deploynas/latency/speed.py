@@ -22,7 +22,9 @@ UNDISTURBED = 0.05  # the share of inferences that is taken to be undisturbed: t
 MIN_REFERENCES = 5  # with fewer, an entry would be divided by its own noise
 
 
-def slowdowns(entries: Sequence[str], samples_ms: Sequence[Sequence[float] | np.ndarray], references: Collection[str]) -> np.ndarray:
+def slowdowns(
+    entries: Sequence[str], samples_ms: Sequence[Sequence[float] | np.ndarray], references: Collection[str]
+) -> np.ndarray:
     """For visits in the order they were made: by what factor the machine was slower than undisturbed."""
     names, index = np.unique(np.asarray(entries, dtype=str), return_inverse=True)
     known = [i for i, name in enumerate(names) if name in references]
