@@ -131,11 +131,16 @@ def measure(plan: Plan) -> None:
         runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
     for key in _order(left, np.random.default_rng(plan.seed)):
         session = sessions[key]
-        session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
+        session.time_ms(warmups(effort.warmup_runs, runs[key]))
         took, waited = session.time_ms(runs[key])
         made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
         made.loading = loading.pop(key, None)
         print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+
+
+def warmups(least: int, runs: int) -> int:
+    """Inferences that are not timed before those of a visit: they bring the weights back into the caches."""
+    return max(least, runs // 4)
 
 
 def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
