@@ -119,6 +119,11 @@ def failure(host: Host, code: int, complaint: str) -> DeployNASError:
         return InputError(f"`{host.name}` has no deploynas {__version__} in `{host.python}`", hint=host.install)
     if missing:
         return InputError(f"`{host.name}` has no package `{missing[1]}` in `{host.python}`", hint=host.install)
+    if "ValidationError" in complaint:
+        return InputError(
+            f"`{host.name}` has another version of deploynas, which does not understand {__version__}",
+            hint=host.install,
+        )
     last = complaint.splitlines()[-1] if complaint else "it said nothing"
     return DeployNASError(
         f"the measuring process on `{host.name}` ended with code {code}: {last}",
