@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash, known_only, read_yaml
+from deploynas.outcome import BudgetKind
 
 # short name: (the runtime's name, the package that carries it)
 PROVIDERS = {
@@ -117,6 +118,7 @@ class Device(_Strict):
     statistic: Annotated[str, AfterValidator(_known_statistic)] = "median"
     undisturbed: bool = True  # true: what other work on the machine slows down is taken out of the latency
     effort: Effort = Effort()
+    budget: BudgetKind = "undisturbed"  # which latency a budget is about: that, or a percentile as it was
     budgets: Budgets = Budgets()
     hardware: ExpectedHardware = ExpectedHardware()
 

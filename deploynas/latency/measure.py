@@ -11,7 +11,7 @@ from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
-from deploynas.latency.table import Measurement
+from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Plan, Visit
 from deploynas.progress import OnProgress, Progress, silent
@@ -95,30 +95,35 @@ def measurements(
     """
     slow = np.ones(len(visits))
     if device.undisturbed:
-        slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits], references)
+        times = [computed(one.samples_ms, one.waited_ms) for one in visits]
+        slow = slowdowns([one.entry for one in visits], times, references)
     grouped: dict[str, list[int]] = {}
     for v, one in enumerate(visits):
         grouped.setdefault(one.entry, []).append(v)
-    found = {
-        name: _measurement(name, [visits[v].samples_ms for v in made], slow[made], device)
-        for name, made in grouped.items()
-    }
+    found = {name: _measurement(name, [visits[v] for v in made], slow[made], device) for name, made in grouped.items()}
     if device.undisturbed:
         for kind in alike:
             found |= _aligned([found[name] for name in kind if name in found], device)
     return found
 
 
-def _measurement(name: str, samples_ms: list[list[float]], slow: np.ndarray, device: Device) -> Measurement:
+def _measurement(name: str, visits: Sequence[Visit], slow: np.ndarray, device: Device) -> Measurement:
     """What an entry's own visits say."""
-    settled = [np.asarray(samples) / factor for samples, factor in zip(samples_ms, slow, strict=True)]
+    taken_out = device.undisturbed and any(one.waited_ms for one in visits)
+    waited = [one.waited_ms for one in visits] if taken_out else []
+    samples = [one.samples_ms for one in visits]
+    settled = [
+        computed(took, own) / factor
+        for took, own, factor in zip(samples, waited or [[]] * len(visits), slow, strict=True)
+    ]
     error = relative_error(settled, device.statistic)
     return Measurement(
         name=name,
         latency_ms=summarise(np.concatenate(settled), device.statistic),
         relative_error=error,
         stable=error <= device.effort.max_relative_error,
-        samples_ms=samples_ms,
+        samples_ms=samples,
+        waited_ms=waited,
         slowdown=[round(float(factor), 4) for factor in slow],
     )
 
@@ -128,7 +133,7 @@ def _aligned(alone: Sequence[Measurement], device: Device) -> dict[str, Measurem
     if len(alone) < FEWEST:
         return {}
     entry = np.repeat(np.arange(len(alone)), [len(one.samples_ms) for one in alone])
-    log_ms = [np.log(samples) for one in alone for samples in one.samples_ms]
+    log_ms = [np.log(samples) for one in alone for samples in one.computed_ms()]
     location, errors = align(entry, log_ms, np.concatenate([one.slowdown for one in alone]))
     location += np.median(np.log([one.latency_ms for one in alone]) - location)
     return {

@@ -20,7 +20,7 @@ from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.breakdown import Share
 from deploynas.latency.facts import Facts, require_hardware, require_provider
 from deploynas.latency.hardware import Hardware
-from deploynas.latency.session import Shapes
+from deploynas.latency.session import Shapes, Values
 from deploynas.latency.ssh import SILENCE_S, Host, LostConnection
 from deploynas.latency.worker import BreakdownRequest, Entry, FactsRequest, MeasureRequest, Plan, StoreRequest, Visit
 
@@ -71,11 +71,15 @@ class SshTarget:
             except LostConnection as lost:
                 patience.wait(lost)
 
-    def breakdown(self, model: Path, shapes: Shapes | None = None) -> list[Share]:
+    def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
         self._meet()
         there = self._store(model)
         request = BreakdownRequest(
-            device=self.device.describe(), model=there, shapes=dict(shapes or {}), silence_s=SILENCE_S
+            device=self.device.describe(),
+            model=there,
+            shapes=dict(shapes or {}),
+            values={name: list(numbers) for name, numbers in (values or {}).items()},
+            silence_s=SILENCE_S,
         )
 
         def once() -> list[Share]:

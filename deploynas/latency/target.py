@@ -17,7 +17,7 @@ from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import Share, breakdown
 from deploynas.latency.facts import Facts, facts_here, require_hardware, require_provider
 from deploynas.latency.hardware import Hardware, hardware
-from deploynas.latency.session import Shapes
+from deploynas.latency.session import Shapes, Values
 from deploynas.latency.ssh_target import OnWait, SshTarget
 from deploynas.latency.worker import MeasureRequest, Plan, Visit
 from deploynas.latency.worker_process import WorkerProcess, answer
@@ -43,7 +43,7 @@ class Target(Protocol):
         """The visits of a plan, each as it is made, by a fresh process."""
         ...
 
-    def breakdown(self, model: Path, shapes: Shapes | None = None) -> list[Share]:
+    def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
         """Where the time goes inside a model."""
         ...
 
@@ -80,5 +80,5 @@ class LocalTarget:
                 hint="out of memory? the same command goes on where it stopped",
             )
 
-    def breakdown(self, model: Path, shapes: Shapes | None = None) -> list[Share]:
-        return breakdown(model, self.device, shapes)
+    def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
+        return breakdown(model, self.device, shapes, values)

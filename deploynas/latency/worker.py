@@ -14,6 +14,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,9 +28,11 @@ from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import breakdown
 from deploynas.latency.facts import facts_here
+from deploynas.latency.memory import peak_memory, reset_peak_memory
 from deploynas.latency.model_cache import kept
 from deploynas.latency.session import Session
 from deploynas.space import Space
+from deploynas.timing import Loading
 
 
 class Entry(BaseModel):
@@ -42,6 +45,9 @@ class Entry(BaseModel):
     choices: list[list[int]] | None = None
     path: str | None = None
     shapes: dict[str, tuple[int, ...]] = {}
+    values: dict[str, list[float]] = {}  # of inputs that cannot be made up
+    runs: int | None = None  # timed inferences a visit; None: as the device's effort says
+    alone: bool = False  # loaded before all others, and what loading takes is reported
     optional: bool = False  # left out where the provider cannot run it
 
 
@@ -59,6 +65,8 @@ class Visit(BaseModel):
     entry: str
     worker: int = 0
     samples_ms: list[float]
+    waited_ms: list[float] = []  # of each sample, while another program had the core; empty: none had, or not known
+    loading: Loading | None = None  # with the first visit to an entry that was loaded `alone`
 
 
 class FactsRequest(BaseModel):
@@ -76,6 +84,7 @@ class BreakdownRequest(BaseModel):
     device: dict[str, Any]
     model: str  # its path on this machine
     shapes: dict[str, tuple[int, ...]]
+    values: dict[str, list[float]] = {}
     silence_s: float | None = None
 
 
@@ -114,24 +123,50 @@ def measure(plan: Plan) -> None:
     device = Device.from_record(plan.device)
     effort = device.effort
     sessions, runs = {}, {}
+    loading: dict[str, Loading] = {}
     left = dict(plan.visits)
-    for entry in plan.entries:
+    for entry in sorted(plan.entries, key=lambda entry: not entry.alone):
         try:
-            session = Session(build(entry, space, device), device, entry.shapes)
+            model = build(entry, space, device)
+            if entry.alone:
+                session, loading[entry.key] = _load_alone(model, device, entry)
+            else:
+                session = Session(model, device, entry.shapes, entry.values)
+                session.run()  # allocates, and compiles where the provider does that
         except DeployNASError:
             if not entry.optional:
                 raise
             left[entry.key] = 0
             continue
-        session.run()  # allocates, and compiles where the provider does that
-        [once_ms] = session.time_ms(1)
+        once_ms = session.time_ms(1).took_ms[0]
         sessions[entry.key] = session
-        runs[entry.key] = int(min(max(effort.runs, np.ceil(effort.min_visit_ms / once_ms)), 10 * effort.runs))
+        most = entry.runs or effort.runs
+        runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
     for key in _order(left, np.random.default_rng(plan.seed)):
         session = sessions[key]
         session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
-        samples = [round(sample, 5) for sample in session.time_ms(runs[key])]
-        print(Visit(entry=key, samples_ms=samples).model_dump_json(exclude={"worker"}), flush=True)
+        took, waited = session.time_ms(runs[key])
+        made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
+        made.loading = loading.pop(key, None)
+        print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+
+
+def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
+    import onnxruntime  # noqa: F401  # once a process, and not for this model
+
+    before = reset_peak_memory()
+    start = time.perf_counter()
+    session = Session(model, device, entry.shapes, entry.values)
+    loaded = time.perf_counter()
+    session.run()
+    first = time.perf_counter()
+    peak = peak_memory()
+    return session, Loading(
+        load_ms=1000 * (loaded - start),
+        first_ms=1000 * (first - loaded),
+        peak_memory_bytes=peak,
+        model_memory_bytes=max(0, peak - before),
+    )
 
 
 def _order(visits: Mapping[str, int], rng: np.random.Generator) -> list[str]:
@@ -148,7 +183,7 @@ def serve(request: Request) -> None:
         case MeasureRequest(plan=plan):
             measure(plan)
         case BreakdownRequest():
-            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes)
+            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes, request.values)
             _say({"breakdown": [share.model_dump() for share in shares]})
         case StoreRequest():
             _say({"stored": str(kept(request.sha256, lambda: _received(request.size_bytes)))})

@@ -85,5 +85,5 @@ def export_network(network: Path, batches: Batches, device: Device, stage: Path,
     for precision, content in contents.items():
         path = stage / MODEL[precision]
         write_bytes(path, content)
-        benches[precision] = bench(path, device, runs=wishes.runs, space=architecture.space)
+        benches[precision] = bench(path, device, runs=wishes.runs)
     return Exported(network, checkpoint, fp32, int8, benches)
