@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="Exit code 3 also for a budget that is held undisturbed only.")
 @click.option(
-    "--runs", default=300, show_default=True, type=click.IntRange(10, 1_000_000), help="Timed inferences of each model."
+    "--runs",
+    default=300,
+    show_default=True,
+    type=click.IntRange(10, 1_000_000),
+    help="Timed inferences of each model, at least.",
 )
 @click.option("--top", default=40, show_default=True, type=click.IntRange(0), help="Rows of the breakdown to print.")
 @out_option("Write the result as JSON, for `deploynas check`.")

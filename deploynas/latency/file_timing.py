@@ -22,7 +22,7 @@ from deploynas.latency.statistic import draws, half_width
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import target_of
 from deploynas.latency.worker import Entry, Visit, warmups
-from deploynas.progress import OnProgress, silent
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Space
 from deploynas.timing import Clock, Interval, Loading, Timing, Undisturbed
 
@@ -50,14 +50,15 @@ def time_files(
     processes = max(PROCESSES, len(files))
     wanted = {entry.key: VISITS for entry in [*files, *references]}
     effort = device.effort.model_copy(update={"min_visit_ms": VISIT_MS, "runs": -(-runs // (processes * VISITS))})
-    target = target_of(device.model_copy(update={"effort": effort}))
+    progress = Progress(on_progress)
+    target = target_of(device.model_copy(update={"effort": effort}), progress.waiting)
     made: list[Visit] = []
     for process in range(processes):
         alone = process % len(files)  # each file is the first to be loaded somewhere
         entries = [file.model_copy(update={"alone": i == alone}) for i, file in enumerate(files)]
         for one in visit(target, space, [*entries, *references], wanted, process, seed):
             made.append(one)
-            on_progress(len(made) / (processes * sum(wanted.values())), f"process {process + 1} of {processes}")
+            progress(len(made) / (processes * sum(wanted.values())), f"process {process + 1} of {processes}")
     times = [computed(one.samples_ms, one.waited_ms) for one in made]
     slow = slowdowns([one.entry for one in made], times, {reference.key for reference in references})
     return [_timed(file.key, made, slow, device) for file in files]
