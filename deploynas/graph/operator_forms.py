@@ -1,5 +1,7 @@
 """Operations that a graph can write in several ways with equal results, and the way each of them is written.
 
+Equal up to rounding: of floats, or to 8 bits.
+
 Which way is fastest depends on the runtime and on the machine, so a profile measures it (`latency/form_trials.py`). The
 default is what a graph has when nothing was measured. docs/latency-model.md has what was tried.
 """
@@ -22,6 +24,9 @@ class OperatorForms(BaseModel):
     gate: Literal["product", "resize"] = "product"
     # the hidden layer of the head: a matrix product, or a 1x1 convolution of what the pool leaves
     hidden: Literal["gemm", "conv"] = "gemm"
+    # in 8 bits, the hard sigmoid of that gate: an addition of 1/2 whose quantisation saturates, or no operator at all:
+    # a bias of the convolution before it
+    hard_sigmoid: Literal["add", "bias"] = "add"
 
     def alternatives(self) -> Iterator[tuple[str, OperatorForms]]:
         """Every other way of writing one operation: the name of the operation, and the forms with it."""

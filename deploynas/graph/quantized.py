@@ -53,6 +53,8 @@ class QuantizedWriter(GraphWriter):
             return self._quantized(super().activate(x, activation), activation or "linear")
         if activation not in ("swish", "hard_swish", "hard_sigmoid"):
             raise InputError(f"no activation `{activation}` in 8 bits")
+        if activation == "hard_sigmoid" and self.forms.hard_sigmoid == "bias" and f"{x.name}/bias" in self.initializers:
+            return self._shifted_gate(x)
         self._quantize(x, "linear")
         name = f"{x.name}/act"
         gate = Tensor(f"{name}/gate", x.channels, x.height, x.width)
@@ -65,6 +67,22 @@ class QuantizedWriter(GraphWriter):
             return gate
         self._node("Mul", name, [self._read(x).name, gate.name])
         return self._quantized(Tensor(name, x.channels, x.height, x.width), "linear")
+
+    def _shifted_gate(self, x: Tensor) -> Tensor:
+        """The hard sigmoid of what a convolution leaves, as its own quantisation.
+
+        x + 3 in steps of 6 / 255 saturates at 0 and 6; the same bytes in steps of 1 / 255 are the gate.
+        """
+        bias = f"{x.name}/bias"
+        self.initializers[bias] = _int32(self.initializers[bias] + 3 / self.initializers[f"{bias}/scale"])
+        zero = self._constant(f"{x.name}/zero", np.asarray(0, np.uint8))
+        wide = self._constant(f"{x.name}/scale", np.asarray(6 / 255, np.float32))
+        self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, wide, zero])
+        read = _reading(f"{x.name}/act/gate")
+        narrow = self._constant(f"{x.name}/act/gate/scale", np.asarray(1 / 255, np.float32))
+        self._node("DequantizeLinear", read, [f"{x.name}/quantized", narrow, zero])
+        self._scales[read] = 1 / 255
+        return Tensor(read, x.channels, x.height, x.width)
 
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         return self._quantized(super().average_pool(name, self._entering(x), kernel, stride), "linear")
