@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash, known_only, read_yaml
+from deploynas.outcome import BudgetKind
 
 # short name: (the runtime's name, the package that carries it)
 PROVIDERS = {
@@ -35,6 +36,13 @@ def _known_statistic(text: str) -> str:
 def _known_provider(text: str) -> str:
     if text not in PROVIDERS and not text.endswith("ExecutionProvider"):
         raise ValueError(f"be one of {', '.join(PROVIDERS)}, or the runtime's own name (`…ExecutionProvider`)")
+    return text
+
+
+def _ssh_destination(text: str) -> str:
+    """One word, and never an option of `ssh`."""
+    if not text or len(text) > 255 or text.startswith("-") or not text.isprintable() or any(c.isspace() for c in text):
+        raise ValueError("be what `ssh` takes: `board`, `user@board` or a name of `~/.ssh/config`")
     return text
 
 
@@ -98,6 +106,9 @@ class Device(_Strict):
     schema_version: Literal[1] = 1
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
+    # another machine, as `ssh` takes it, and the command of its Python; files that are handed on say neither
+    host: Annotated[str, AfterValidator(_ssh_destination)] | None = Field(default=None, exclude=True)
+    python: str = Field(default="python3", min_length=1, max_length=1000, exclude=True)
     provider: Annotated[str, AfterValidator(_known_provider)]
     provider_options: dict[str, str | int | float | bool] = {}
     session_options: dict[str, str | int | float | bool] = {}  # the runtime's own, as `session.intra_op.allow_spinning`
@@ -107,6 +118,7 @@ class Device(_Strict):
     statistic: Annotated[str, AfterValidator(_known_statistic)] = "median"
     undisturbed: bool = True  # true: what other work on the machine slows down is taken out of the latency
     effort: Effort = Effort()
+    budget: BudgetKind = "undisturbed"  # which latency a budget is about: that, or a percentile as it was
     budgets: Budgets = Budgets()
     hardware: ExpectedHardware = ExpectedHardware()
 

@@ -7,8 +7,9 @@ import pytest
 from deploynas import graph
 from deploynas.device import Device, device_files, shipped
 from deploynas.errors import InputError
-from deploynas.latency.hardware import hardware, require_hardware
-from deploynas.latency.session import Session, require_provider
+from deploynas.latency.facts import facts_here, require_hardware, require_provider
+from deploynas.latency.hardware import hardware
+from deploynas.latency.session import Session
 from deploynas.latency.worker import Plan, Visit, measure
 from deploynas.space import Space
 
@@ -56,7 +57,7 @@ def test_the_hash_names_what_latency_depends_on() -> None:
 
 def test_a_provider_that_is_not_installed_names_its_package() -> None:
     with pytest.raises(InputError) as raised:
-        require_provider(Device(name="gpu", provider="tensorrt"))
+        require_provider(Device(name="gpu", provider="tensorrt"), facts_here().providers)
     assert "TensorrtExecutionProvider" in raised.value.message
     assert "onnxruntime-gpu" in (raised.value.hint or "")
 
@@ -65,7 +66,7 @@ def test_the_wrong_machine_is_refused() -> None:
     expected = {"machine": "vax", "min_cores": 4096, "processor_contains": "abacus"}
     device = Device(name="old", provider="cpu", hardware=expected)
     with pytest.raises(InputError) as raised:
-        require_hardware(device)
+        require_hardware(device, hardware())
     assert all(said in raised.value.message for said in ("vax", "4096 cores", "abacus", hardware().machine))
 
 

@@ -16,7 +16,19 @@ from deploynas.space import Space
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "deploynas"
-GROUND = {"callable_module", "errors", "files", "progress", "provenance", "space", "blocks", "device", "costs"}
+GROUND = {
+    "callable_module",
+    "errors",
+    "files",
+    "progress",
+    "provenance",
+    "space",
+    "blocks",
+    "device",
+    "costs",
+    "timing",
+    "outcome",
+}
 # what each part may import from the rest of deploynas, besides itself and the ground everything stands on
 MAY_KNOW = {
     **{name: set() for name in GROUND},

@@ -62,16 +62,14 @@ def _examined(path: Path) -> tuple[Device | None, str]:
     """The device, unless its file is broken, and whether this machine can run it."""
     from deploynas.device import Device
     from deploynas.errors import InputError
-    from deploynas.latency.hardware import require_hardware
-    from deploynas.latency.session import require_provider
+    from deploynas.latency.target import target_of
 
     try:
         device = Device.load(path)
     except InputError as error:
         return None, f"broken: {error.message}"
     try:
-        require_hardware(device)
-        require_provider(device)
+        target_of(device).facts()
         return device, READY
     except InputError as error:
         return device, error.message.removeprefix(f"device `{device.name}` ")

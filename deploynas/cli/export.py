@@ -73,6 +73,8 @@ def command(
     if delivered:
         say(f"wrote {write_index(out)}")
     say_bundles(delivered)
+    if options["strict"]:
+        require_by_the_clock(delivered)
     if missed:
         raise GateError("; ".join(missed), hint="the other devices' bundles were written")
 
@@ -83,6 +85,16 @@ def say_bundles(delivered: Sequence[Delivery]) -> None:
         say(f"wrote {delivery.folder}; look at {delivery.folder / 'report.html'}")
     if delivered:
         say(f"next: deploynas report {delivered[0].folder} --markdown")
+
+
+def require_by_the_clock(delivered: Sequence[Delivery]) -> None:
+    """`--strict`: held undisturbed is not enough."""
+    late = [delivery.report.title for delivery in delivered if delivery.report.outcome == "held undisturbed"]
+    if late:
+        raise GateError(
+            f"held undisturbed, but not on the machine as it was: {', '.join(late)}",
+            hint="the bundles were written; a longer --patience, a larger budget, or a quieter machine",
+        )
 
 
 def show(reports: Sequence[ReportFile], as_json: bool) -> None:

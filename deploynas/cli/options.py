@@ -170,6 +170,14 @@ with_bundle_options = with_options(
         "--compare", type=click.IntRange(0, 8), default=0, show_default=True, metavar="K",
         help="Also fine-tune K random networks of the same latency, the best uniform one and the heaviest.",
     ),
+    click.option(
+        "--patience", "patience_s", type=click.FloatRange(0, 86_400), default=30.0, show_default=True, metavar="S",
+        help="Wait up to S seconds for a quieter moment when a busy machine misses the budget.",
+    ),
+    click.option(
+        "--strict", is_flag=True,
+        help="Exit code 3 also for a budget that is held undisturbed but missed on the machine as it was.",
+    ),
 )  # fmt: skip
 
 
@@ -180,5 +188,7 @@ def wishes_of(options: Values) -> Wishes:
 
     how = ("calibration_method", "calibration_share", "per_channel")
     calibration = Calibration(*(options[name] for name in how)) if options["int8"] else None  # type: ignore[arg-type]
-    asked = {name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds", "compare")}
+    asked = {
+        name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds", "compare", "patience_s")
+    }
     return Wishes(calibration=calibration, **asked)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from deploynas.cli.next_commands import after_profile
 from deploynas.cli.options import device_option, out_option
 
 if TYPE_CHECKING:
-    from deploynas.latency.form_trials import FormChoice
+    from deploynas.latency.form_choice import FormChoice
     from deploynas.latency.table import LatencyTable
 
 

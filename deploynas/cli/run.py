@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from deploynas.cli.console import json_option, progress_bar, say, seconds_since_start
-from deploynas.cli.export import say_bundles, show
+from deploynas.cli.export import require_by_the_clock, say_bundles, show
 from deploynas.cli.options import (
     estimation_of,
     goal_of,
@@ -98,4 +98,6 @@ def command(
     if len(result.bundles) > 1:
         say(f"all reports: {result.index}")
     say_bundles(result.bundles)
+    if options["strict"]:
+        require_by_the_clock(result.bundles)
     result.require_all()

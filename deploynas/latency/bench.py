@@ -1,8 +1,10 @@
-"""Times one ONNX file on one device, in fresh processes, and says where its time goes."""
+"""Times ONNX files on one device, and says where their time goes and which is faster."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,14 +14,17 @@ from pydantic import BaseModel, Field
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import now
-from deploynas.latency.breakdown import Share, breakdown
-from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
-from deploynas.latency.measure import measure_entries
-from deploynas.latency.session import Shapes, require_provider
+from deploynas.latency.breakdown import Share, scaled
+from deploynas.latency.facts import Facts
+from deploynas.latency.file_timing import TimedFile, time_files
+from deploynas.latency.ratio import Ratio, ratio_of
+from deploynas.latency.session import Shapes, Values
+from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
+from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry
 from deploynas.progress import OnProgress, silent
-from deploynas.space import Space
+from deploynas.timing import Timing
 
 PERCENTILES = (5, 50, 90, 95, 99)
 
@@ -31,12 +36,42 @@ class BenchResult(BaseModel):
     model_sha256: str
     device: dict[str, Any]
     device_hash: str
-    measurement: Measurement
+    timing: Timing | None = None  # None in files of earlier versions
+    measurement: Measurement  # the samples; its latency is what the device file's tables are made of
+    processes: list[int] = []  # which one made each visit of the measurement
     percentiles_ms: dict[str, float]
     mean_ms: float
-    throughput_per_s: float  # inputs, not batches, at the median
+    throughput_per_s: float  # inputs, not batches, from the mean; in files of earlier versions from the median
     breakdown: list[Share]
+    profiler_slowdown: float | None = None  # by what factor the runtime's profiler made it slower
+    inputs: dict[str, Any] = {}  # shapes and values that were given
     provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, with the shapes and values of its inputs that cannot be made up."""
+
+    model: Path
+    shapes: Shapes = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        given = [f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items()]
+        return " ".join([self.model.name, *given])
+
+    def entry(self, key: str) -> Entry:
+        values = {name: list(numbers) for name, numbers in self.values.items()}
+        return Entry(key=key, kind="file", path=str(self.model.resolve()), shapes=dict(self.shapes), values=values)
+
+
+@dataclass(frozen=True)
+class Benched:
+    """Files that were timed together: each of them, and all but the first against the first."""
+
+    results: tuple[BenchResult, ...]
+    ratios: tuple[Ratio, ...]
 
 
 def bench(
@@ -44,50 +79,76 @@ def bench(
     device: Device,
     *,
     shapes: Shapes | None = None,
+    values: Values | None = None,
     runs: int = 300,
-    space: Space | None = None,
     on_progress: OnProgress = silent,
 ) -> BenchResult:
-    """Time an ONNX file: about `runs` inferences over three fresh processes.
+    """Time an ONNX file: about `runs` inferences over fresh processes."""
+    case = Case(Path(model), shapes or {}, values or {})
+    return bench_together([case], device, runs=runs, on_progress=on_progress).results[0]
 
-    `space`, where the model comes from one, has the blocks that tell the machine's speed meanwhile.
-    """
-    path = Path(model)
-    require_hardware(device)
-    require_provider(device)
-    content = _read_model(path)
-    workers, visits = 3, 10
-    effort = device.effort.model_copy(
-        update={
-            "workers": workers,
-            "visits": visits,
-            "runs": max(1, -(-runs // (workers * visits))),
-            "min_visit_ms": 0.0,
-        }
+
+def bench_together(
+    cases: Sequence[Case], device: Device, *, runs: int = 300, on_progress: OnProgress = silent
+) -> Benched:
+    """Time files interleaved, so that whatever the machine does meanwhile happens to all of them."""
+    contents = [_read_model(case.model) for case in cases]
+    target = target_of(device)
+    before = target.facts()
+    entries = [case.entry(f"file/{i}") for i, case in enumerate(cases)]
+    timed = time_files(entries, device, runs, on_progress=on_progress)
+    after = target.facts()
+    results = tuple(
+        _result(case, content, one, target, before, after)
+        for case, content, one in zip(cases, contents, timed, strict=True)
     )
-    load_before = load_average()
-    entry = Entry(key=path.name, kind="file", path=str(path.resolve()), shapes=dict(shapes or {}))
-    hurried = device.model_copy(update={"effort": effort})
-    [measured] = measure_entries(hurried, [entry], space=space, on_progress=on_progress)
-    samples = np.concatenate(measured.samples_ms)
+    ratios = [ratio_of(cases[0].name, case.name, timed[0], one) for case, one in zip(cases, timed, strict=True)]
+    return Benched(results, tuple(ratios[1:]))
+
+
+def _result(case: Case, content: bytes, timed: TimedFile, target: Target, before: Facts, after: Facts) -> BenchResult:
+    device, timing = target.device, timed.timing
+    samples = np.concatenate(timed.measurement.samples_ms)
+    shares = target.breakdown(case.model.resolve(), case.shapes, case.values)
+    breakdown, slowdown = scaled(shares, timing.undisturbed.latency_ms)
     return BenchResult(
-        model=path.name,
+        model=case.model.name,
         model_sha256=hashlib.sha256(content).hexdigest(),
         device=device.describe(),
         device_hash=device.hash,
-        measurement=measured,
+        timing=timing,
+        measurement=_as_tables_are_made(timed.measurement, device).model_copy(update={"name": case.name}),
+        processes=list(timed.processes),
         percentiles_ms={f"p{p}": float(np.percentile(samples, p)) for p in PERCENTILES},
-        mean_ms=float(samples.mean()),
-        throughput_per_s=1000 * device.batch / float(np.median(samples)),
-        breakdown=breakdown(path.resolve(), device, shapes),
+        mean_ms=timing.clock.mean_ms,
+        throughput_per_s=1000 * device.batch / timing.clock.mean_ms,
+        breakdown=breakdown,
+        profiler_slowdown=slowdown,
+        inputs={"shapes": dict(case.shapes), "values": dict(case.values)},
         provenance={
             "date": now(),
-            "hardware": hardware().model_dump(),
-            "versions": versions(),
+            "hardware": before.hardware.model_dump(),
+            "versions": before.versions,
             "provider": device.provider_name,
-            "load_before": load_before,
-            "load_after": load_average(),
+            "load_before": before.load_average,
+            "load_after": after.load_average,
         },
+    )
+
+
+def _as_tables_are_made(measured: Measurement, device: Device) -> Measurement:
+    """Of a device that keeps disturbances in, the latency is its statistic of the raw samples."""
+    if device.undisturbed:
+        return measured
+    error = relative_error(measured.samples_ms, device.statistic)
+    return measured.model_copy(
+        update={
+            "latency_ms": summarise(np.concatenate(measured.samples_ms), device.statistic),
+            "relative_error": error,
+            "stable": error <= device.effort.max_relative_error,
+            "waited_ms": [],
+            "slowdown": [1.0] * len(measured.samples_ms),
+        }
     )
 
 

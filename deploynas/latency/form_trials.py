@@ -13,39 +13,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel
 
 from deploynas import graph
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.entries import network_entry
+from deploynas.latency.form_choice import FormChoice, FormTrial
+from deploynas.latency.table import computed
 from deploynas.latency.worker import Entry, Visit
 from deploynas.space import Architecture, Space
 
 NETWORKS = 6
 SMALLEST_GAIN = 0.005
 CONFIDENCE = 0.95
-
-
-class FormTrial(BaseModel):
-    """One operation in another form than the default."""
-
-    operation: str
-    form: str
-    networks: int  # that have the operation
-    pairs: int = 0
-    ratio: float | None = None  # of the default's latency; None where the provider cannot run it
-    interval: tuple[float, float] | None = None  # 95 %; None where there are too few pairs for one
-    verdict: Literal["faster", "not faster", "cannot run"]
-
-
-class FormChoice(BaseModel):
-    """What was chosen, and what was measured for it: nothing for tables of earlier versions."""
-
-    chosen: OperatorForms = DEFAULT_FORMS
-    trials: list[FormTrial] = []
 
 
 def trial_entries(space: Space, precision: str, seed: int) -> list[Entry]:
@@ -65,8 +46,10 @@ def trial_entries(space: Space, precision: str, seed: int) -> list[Entry]:
         ]
         if others:
             default = network_entry(f"{moment}/default", architecture)
-            entries += [default.model_copy(update={"moment": moment})]
-            entries += [other.model_copy(update={"moment": moment, "optional": True}) for other in others]
+            # as short as can be: more moments say more than more inferences in one
+            together = {"moment": moment, "runs": 1}
+            entries += [default.model_copy(update=together)]
+            entries += [other.model_copy(update={**together, "optional": True}) for other in others]
     return entries
 
 
@@ -74,7 +57,7 @@ def choose(entries: Sequence[Entry], visits: Sequence[Visit]) -> FormChoice:
     """From all visits to the entries of `trial_entries`."""
     typical: dict[str, list[float]] = defaultdict(list)  # logarithms of milliseconds by entry, in the order of moments
     for one in sorted(visits, key=lambda visit: visit.worker):  # a resumed profile may have come back to a worker
-        typical[one.entry].append(float(np.log(np.median(one.samples_ms))))
+        typical[one.entry].append(float(np.log(np.median(computed(one.samples_ms, one.waited_ms)))))
     trials = []
     for operation, forms in DEFAULT_FORMS.alternatives():
         own = [entry for entry in entries if entry.forms == forms]

@@ -6,12 +6,9 @@ import os
 import platform
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
-from deploynas.device import Device
-from deploynas.errors import InputError
 from deploynas.files import content_hash
 
 
@@ -51,7 +48,13 @@ def load_average() -> list[float]:
     return [round(value, 2) for value in psutil.getloadavg()]
 
 
-def versions() -> dict[str, Any]:
+def free_memory_bytes() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def versions() -> dict[str, str]:
     import numpy
     import onnx
     import onnxruntime
@@ -65,22 +68,6 @@ def versions() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "python": platform.python_version(),
     }
-
-
-def require_hardware(device: Device) -> None:
-    """Refuse to measure on a machine that is not the one the device file describes."""
-    expected, found, wrong = device.hardware, hardware(), []
-    if expected.machine and expected.machine != found.machine:
-        wrong.append(f"machine `{expected.machine}`, this is `{found.machine}`")
-    if expected.processor_contains and expected.processor_contains.lower() not in found.processor.lower():
-        wrong.append(f"a processor with `{expected.processor_contains}` in its name, this is `{found.processor}`")
-    if expected.min_cores and expected.min_cores > found.cores:
-        wrong.append(f"at least {expected.min_cores} cores, this has {found.cores}")
-    if wrong:
-        raise InputError(
-            f"device `{device.name}` expects {'; '.join(wrong)}",
-            hint="run this on that machine, or choose a device for this one (`deploynas devices`)",
-        )
 
 
 def _processor() -> str:

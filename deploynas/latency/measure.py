@@ -1,22 +1,19 @@
-"""Runs worker processes and collects what they report: the one way anything of ours is timed."""
+"""Has worker processes run on the target and collects what they report: the one way anything of ours is timed."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from deploynas.device import Device
-from deploynas.errors import DeployNASError, InputError
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
-from deploynas.latency.table import Measurement
+from deploynas.latency.table import Measurement, computed
+from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Plan, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
@@ -26,42 +23,21 @@ REFERENCE_VISITS = 80  # of one process to each reference, at least: some second
 
 
 def visit(
-    device: Device, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
+    target: Target, space: Space, entries: Sequence[Entry], visits: Mapping[str, int], worker: int, seed: int
 ) -> Iterator[Visit]:
     """One worker process: it loads all entries that still need visits, and reports each visit as it is made."""
     wanted = [entry for entry in entries if visits[entry.key]]
     if not wanted:
         return
     plan = Plan(
-        device=device.describe(),
+        device=target.device.describe(),
         space=space.describe(),
         entries=wanted,
         visits={entry.key: visits[entry.key] for entry in wanted},
         seed=seed * 1000 + worker,
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "deploynas.latency.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for us; we end the worker
-    )
-    assert process.stdin and process.stdout
-    try:
-        process.stdin.write(plan.model_dump_json())
-        process.stdin.close()
-        for line in process.stdout:  # blocks, so nothing of ours runs beside what is being measured
-            _raise_reported(line)
-            yield Visit.model_validate({**json.loads(line), "worker": worker})
-        if process.wait() != 0:
-            raise DeployNASError(
-                f"the measuring process ended with code {process.returncode}",
-                hint="out of memory? the same command goes on where it stopped",
-            )
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    for made in target.visits(plan):
+        yield made.model_copy(update={"worker": worker})
 
 
 def measure_networks(
@@ -99,14 +75,14 @@ def measure_entries(
     space = space or Space.load(REFERENCE_SPACE)
     references = reference_entries(space)
     together = [*entries, *references]
-    effort = device.effort
+    target, effort = target_of(device), device.effort
     made: list[Visit] = []
     wanted = {entry.key: effort.visits for entry in entries} | {
         reference.key: max(effort.visits, REFERENCE_VISITS) for reference in references
     }
     total = effort.workers * sum(wanted.values())
     for worker in range(effort.workers):
-        for one in visit(device, space, together, wanted, worker, seed):
+        for one in visit(target, space, together, wanted, worker, seed):
             made.append(one)
             on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
     networks = [entry.key for entry in entries if entry.kind == "network"]
@@ -123,30 +99,35 @@ def measurements(
     """
     slow = np.ones(len(visits))
     if device.undisturbed:
-        slow = slowdowns([one.entry for one in visits], [one.samples_ms for one in visits], references)
+        times = [computed(one.samples_ms, one.waited_ms) for one in visits]
+        slow = slowdowns([one.entry for one in visits], times, references)
     grouped: dict[str, list[int]] = {}
     for v, one in enumerate(visits):
         grouped.setdefault(one.entry, []).append(v)
-    found = {
-        name: _measurement(name, [visits[v].samples_ms for v in made], slow[made], device)
-        for name, made in grouped.items()
-    }
+    found = {name: _measurement(name, [visits[v] for v in made], slow[made], device) for name, made in grouped.items()}
     if device.undisturbed:
         for kind in alike:
             found |= _aligned([found[name] for name in kind if name in found], device)
     return found
 
 
-def _measurement(name: str, samples_ms: list[list[float]], slow: np.ndarray, device: Device) -> Measurement:
+def _measurement(name: str, visits: Sequence[Visit], slow: np.ndarray, device: Device) -> Measurement:
     """What an entry's own visits say."""
-    settled = [np.asarray(samples) / factor for samples, factor in zip(samples_ms, slow, strict=True)]
+    taken_out = device.undisturbed and any(one.waited_ms for one in visits)
+    waited = [one.waited_ms for one in visits] if taken_out else []
+    samples = [one.samples_ms for one in visits]
+    settled = [
+        computed(took, own) / factor
+        for took, own, factor in zip(samples, waited or [[]] * len(visits), slow, strict=True)
+    ]
     error = relative_error(settled, device.statistic)
     return Measurement(
         name=name,
         latency_ms=summarise(np.concatenate(settled), device.statistic),
         relative_error=error,
         stable=error <= device.effort.max_relative_error,
-        samples_ms=samples_ms,
+        samples_ms=samples,
+        waited_ms=waited,
         slowdown=[round(float(factor), 4) for factor in slow],
     )
 
@@ -156,7 +137,7 @@ def _aligned(alone: Sequence[Measurement], device: Device) -> dict[str, Measurem
     if len(alone) < FEWEST:
         return {}
     entry = np.repeat(np.arange(len(alone)), [len(one.samples_ms) for one in alone])
-    log_ms = [np.log(samples) for one in alone for samples in one.samples_ms]
+    log_ms = [np.log(samples) for one in alone for samples in one.computed_ms()]
     location, errors = align(entry, log_ms, np.concatenate([one.slowdown for one in alone]))
     location += np.median(np.log([one.latency_ms for one in alone]) - location)
     return {
@@ -169,11 +150,3 @@ def _aligned(alone: Sequence[Measurement], device: Device) -> dict[str, Measurem
         )
         for one, place, error in zip(alone, location, errors, strict=True)
     }
-
-
-def _raise_reported(line: str) -> None:
-    """A worker's own error, raised here as if it had happened here."""
-    if line.startswith('{"error"'):
-        report = json.loads(line)
-        kind = InputError if report["code"] == InputError.exit_code else DeployNASError
-        raise kind(report["error"], report["hint"])

@@ -17,11 +17,11 @@ from deploynas.files import now
 from deploynas.graph import OperatorForms
 from deploynas.latency.correction import IsolatedTable, fit, spread_out
 from deploynas.latency.entries import network_entry, part_entries
-from deploynas.latency.form_trials import FormChoice, choose, trial_entries
-from deploynas.latency.hardware import hardware, load_average, require_hardware, versions
+from deploynas.latency.facts import Facts
+from deploynas.latency.form_choice import FormChoice
+from deploynas.latency.form_trials import choose, trial_entries
 from deploynas.latency.journal import Journal
 from deploynas.latency.measure import measurements, visit
-from deploynas.latency.session import require_provider
 from deploynas.latency.table import (
     Correction,
     Evidence,
@@ -30,6 +30,7 @@ from deploynas.latency.table import (
     NetworkMeasurement,
     Validation,
 )
+from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Visit
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture, Space
@@ -50,9 +51,8 @@ def profile(
 
     With `journal` (a path), work survives a crash: the same call goes on where it stopped.
     """
-    require_hardware(device)
-    require_provider(device)
-    work = _Work.plan(device, space, seed)
+    target = target_of(device)
+    work = _Work.plan(target, target.facts(), space, seed)
     path = Path(journal) if journal else None
     if path is None:
         import tempfile
@@ -66,7 +66,8 @@ def profile(
 class _Work:
     """Everything that will be measured, decided before anything is."""
 
-    device: Device
+    target: Target
+    facts: Facts  # of the target, before
     space: Space
     seed: int
     trials: list[Entry]  # networks that the forms of operators are chosen by
@@ -75,9 +76,9 @@ class _Work:
     validation: list[Entry]
 
     @classmethod
-    def plan(cls, device: Device, space: Space, seed: int) -> _Work:
+    def plan(cls, target: Target, facts: Facts, space: Space, seed: int) -> _Work:
         rng = np.random.default_rng(seed)
-        effort = device.effort
+        effort = target.device.effort
         correction = spread_out(space, effort.correction_networks, rng)
         taken = set(correction)
         validation: list[Architecture] = []
@@ -88,14 +89,19 @@ class _Work:
                 taken.add(candidate)
                 validation.append(candidate)
         return cls(
-            device,
+            target,
+            facts,
             space,
             seed,
-            trial_entries(space, device.precision, seed),
+            trial_entries(space, target.device.precision, seed),
             list(part_entries(space).values()),
             [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
         )
+
+    @property
+    def device(self) -> Device:
+        return self.target.device
 
     @property
     def entries(self) -> list[Entry]:
@@ -119,7 +125,7 @@ class _Work:
         """How often one worker visits an entry."""
         effort = self.device.effort
         if entry.moment:
-            return 1 + effort.visits // 2  # of six networks together: as many pairs as the correction has networks
+            return 2 * effort.visits  # short ones: inferences of one visit mostly repeat each other
         return effort.visits if entry.kind == "network" else effort.part_visits
 
     def planned(self) -> int:
@@ -144,15 +150,15 @@ class _Work:
             "space_hash": self.space.hash,
             "device_hash": self.device.hash,
             "effort": self.device.effort.model_dump(exclude={"time_limit_s", "max_relative_error"}),
-            "hardware": hardware().fingerprint,
-            "versions": versions(),
+            "hardware": self.facts.hardware.fingerprint,
+            "versions": self.facts.versions,
             "seed": self.seed,
             "trials": [entry.key for entry in self.trials],
         }
 
 
 def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
-    started, load_before, date = time.monotonic(), load_average(), now()
+    started, date = time.monotonic(), now()
     journal = Journal(path, work.header())
     try:
         _planned_visits(work, work.trials, journal, on_progress)
@@ -168,11 +174,11 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "date": date,
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
-            "hardware": hardware().model_dump(),
-            "versions": versions(),
+            "hardware": work.facts.hardware.model_dump(),
+            "versions": work.facts.versions,
             "provider": work.device.provider_name,
-            "load_before": load_before,
-            "load_after": load_average(),
+            "load_before": work.facts.load_average,
+            "load_after": work.target.facts().load_average,
             "seed": work.seed,
         },
     )
@@ -215,7 +221,7 @@ def _settle(work: _Work, journal: Journal, started: float, on_progress: OnProgre
 def _visit(
     work: _Work, journal: Journal, entries: list[Entry], missing: dict[str, int], worker: int
 ) -> Iterator[Visit]:
-    for made in visit(work.device, work.space, entries, missing, worker, work.seed):
+    for made in visit(work.target, work.space, entries, missing, worker, work.seed):
         journal.add(made)
         yield made
 
@@ -225,11 +231,9 @@ def _groups(work: _Work, entries: list[Entry], worker: int) -> list[list[Entry]]
 
     Entries of one moment stay together.
     """
-    import psutil
-
     # a loaded network holds its weights up to three times: file, initialisers, packed for the kernels
     need = sum(3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in entries if e.choices)
-    count = max(1, int(np.ceil(need / (MEMORY_SHARE * psutil.virtual_memory().available))))
+    count = max(1, int(np.ceil(need / (MEMORY_SHARE * work.facts.free_memory_bytes))))
     if count == 1:
         return [entries]
     moments: dict[str, list[Entry]] = {}

@@ -9,15 +9,16 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.facts import require_provider
 from deploynas.latency.hardware import hardware
 
 # providers whose tensors live in memory of their own; the others work on the host's
@@ -40,20 +41,15 @@ _NUMPY_TYPES = {
 }
 
 Shapes = Mapping[str, tuple[int, ...]]
+Values = Mapping[str, Sequence[float]]  # one number fills an input, several are its elements
+LEAST_WAIT_NS = 2000  # shorter than any switch to another program and back: the clocks' own noise
 
 
-def require_provider(device: Device) -> None:
-    """Fail early, and by name, when the runtime does not have the device's provider."""
-    import onnxruntime
+class Samples(NamedTuple):
+    """Milliseconds of each inference, and for how many of them other programs had the core; zeros if not known."""
 
-    available = onnxruntime.get_available_providers()
-    if device.provider_name in available:
-        return
-    package = device.provider_package
-    hint = f"installed: {', '.join(available)}"
-    if package:
-        hint = f"`pip install {package}` (in place of the onnxruntime that is installed now); {hint}"
-    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)
+    took_ms: list[float]
+    waited_ms: list[float]
 
 
 class Session:
@@ -64,16 +60,17 @@ class Session:
         model: bytes | Path,
         device: Device,
         shapes: Shapes | None = None,
+        values: Values | None = None,
         profile_prefix: str | None = None,
     ) -> None:
-        require_provider(device)
+        import onnxruntime
+
+        require_provider(device, onnxruntime.get_available_providers())
         self._session = _load(model, device, profile_prefix)
         memory = _MEMORY.get(device.provider_name, "cpu")
         device_id = int(device.provider_options.get("device_id", 0)) if memory != "cpu" else 0
         self._binding = self._session.io_binding()
-        inputs = make_inputs(self._session.get_inputs(), device.batch, shapes or {})
-        import onnxruntime
-
+        inputs = make_inputs(self._session.get_inputs(), device.batch, shapes or {}, values or {})
         # on the CPU the runtime does not copy, and before 1.30 its binding keeps neither array nor value alive
         self._arrays = inputs
         self._inputs = {
@@ -84,6 +81,9 @@ class Session:
         for output in self._session.get_outputs():
             self._binding.bind_output(output.name, memory, device_id)
         self._on_host = memory == "cpu"
+        # one thread that only computes waits for nobody but whoever has its core; several wait for each other
+        alone = device.provider_name == "CPUExecutionProvider" and device.threads == 1
+        self._waiting_is_others = alone and time.get_clock_info("thread_time").resolution <= 1e-6
 
     def run(self) -> None:
         """One inference, finished when this returns."""
@@ -91,21 +91,25 @@ class Session:
         if not self._on_host:
             self._binding.synchronize_outputs()
 
-    def time_ms(self, runs: int) -> list[float]:
+    def time_ms(self, runs: int) -> Samples:
         """Time each of a number of inferences."""
         clock, run = time.perf_counter_ns, self.run
-        samples = []
+        computing = time.thread_time_ns if self._waiting_is_others else clock
+        took, waited = [], []
         collecting = gc.isenabled()
         gc.disable()  # a collection in the middle of a sample would be timed
         try:
             for _ in range(runs):
-                start = clock()
+                computed, start = computing(), clock()
                 run()
-                samples.append((clock() - start) / 1e6)
+                wall = clock() - start
+                computed = computing() - computed
+                took.append(round(wall / 1e6, 5))
+                waited.append(round((wall - computed) / 1e6, 5) if wall - computed > LEAST_WAIT_NS else 0.0)
         finally:
             if collecting:
                 gc.enable()
-        return samples
+        return Samples(took, waited)
 
     def end_profiling(self) -> Path:
         return Path(self._session.end_profiling())
@@ -158,11 +162,11 @@ def _as_file(model: bytes | Path) -> Iterator[Path]:
         yield path
 
 
-def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndarray]:
-    """Random inputs; a free first dimension takes the batch, any other free one must be given."""
+def make_inputs(signature: Any, batch: int, shapes: Shapes, values: Values) -> dict[str, np.ndarray]:
+    """Random inputs, values aside; a free first dimension takes the batch, any other free one must be given."""
     rng = np.random.default_rng(0)
     known = {argument.name for argument in signature}
-    unknown = sorted(set(shapes) - known)
+    unknown = sorted({*shapes, *values} - known)
     if unknown:
         raise InputError(f"the model has no input `{unknown[0]}`", hint=f"its inputs: {', '.join(sorted(known))}")
     inputs = {}
@@ -170,13 +174,37 @@ def make_inputs(signature: Any, batch: int, shapes: Shapes) -> dict[str, np.ndar
         if argument.type not in _NUMPY_TYPES:
             raise InputError(f"input `{argument.name}` is a {argument.type}, which cannot be made up")
         kind = np.dtype(_NUMPY_TYPES[argument.type])
+        if argument.name in values and argument.name not in shapes:
+            inputs[argument.name] = _given(argument, values[argument.name], kind, batch)
+            continue
         shape = shapes.get(argument.name) or _shape_at_batch(argument, batch)
-        if kind.kind == "f":
+        if argument.name in values:
+            inputs[argument.name] = _filled(argument.name, values[argument.name], shape, kind)
+        elif kind.kind == "f":
             inputs[argument.name] = rng.standard_normal(shape).astype(kind)
         else:
             # small whole numbers are valid as pixels, as masks and as indices
             inputs[argument.name] = rng.integers(0, 2, size=shape).astype(kind)
     return inputs
+
+
+def _given(argument: Any, numbers: Sequence[float], kind: np.dtype, batch: int) -> np.ndarray:
+    """An input whose elements are given: a free list of them is as long as they are many."""
+    if not argument.shape and len(numbers) == 1:
+        return np.asarray(numbers[0], kind)
+    if len(argument.shape or []) == 1 and not isinstance(argument.shape[0], int):
+        return np.asarray(numbers, kind)
+    return _filled(argument.name, numbers, _shape_at_batch(argument, batch), kind)
+
+
+def _filled(name: str, numbers: Sequence[float], shape: tuple[int, ...], kind: np.dtype) -> np.ndarray:
+    if len(numbers) not in (1, int(np.prod(shape))):
+        raise InputError(f"input `{name}` has {int(np.prod(shape))} elements, {len(numbers)} are given")
+    return np.ascontiguousarray(
+        np.broadcast_to(np.asarray(numbers, kind), shape)
+        if len(numbers) == 1
+        else np.reshape(np.asarray(numbers, kind), shape)
+    )
 
 
 def _shape_at_batch(argument: Any, batch: int) -> tuple[int, ...]:

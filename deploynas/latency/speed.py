@@ -5,8 +5,8 @@ milliseconds to minutes. Entries are visited in random order, so the visits arou
 was then: the median, over a few visits before and after, of how much slower each was than its own entry usually is.
 
 That is relative to the usual, which may itself be slow. What is undisturbed is known from the references: isolated
-blocks, so short that even on a busy machine some inferences fall between two disturbances. Their fastest inferences
-say what undisturbed means, the same today and tomorrow, and for tables and networks timed at different hours
+blocks, so short that even on a busy machine some inferences fall between two disturbances. Their fastest twentieth
+says what undisturbed means, the same today and tomorrow, and for tables and networks timed at different hours
 (docs/latency-model.md has what this is worth).
 """
 
@@ -18,11 +18,13 @@ import numpy as np
 
 NEIGHBOURS = 6  # visits before and after that vote on a moment's speed
 ITERATIONS = 5  # what is usual for an entry depends on how slow the machine was when, and the other way round
-UNDISTURBED = 0.01  # the share of a reference's inferences that is taken to be undisturbed
+UNDISTURBED = 0.05  # the share of inferences that is taken to be undisturbed: the least seen in bad hours, and enough
 MIN_REFERENCES = 5  # with fewer, an entry would be divided by its own noise
 
 
-def slowdowns(entries: Sequence[str], samples_ms: Sequence[Sequence[float]], references: Collection[str]) -> np.ndarray:
+def slowdowns(
+    entries: Sequence[str], samples_ms: Sequence[Sequence[float] | np.ndarray], references: Collection[str]
+) -> np.ndarray:
     """For visits in the order they were made: by what factor the machine was slower than undisturbed."""
     names, index = np.unique(np.asarray(entries, dtype=str), return_inverse=True)
     known = [i for i, name in enumerate(names) if name in references]

@@ -18,9 +18,14 @@ from pydantic import BaseModel, Field
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
-from deploynas.latency.form_trials import FormChoice
+from deploynas.latency.form_choice import FormChoice
 from deploynas.space import Architecture, Ragged, Space
 from deploynas.space.coefficients import Cost, arrays
+
+
+def computed(samples_ms: Sequence[float], waited_ms: Sequence[float]) -> np.ndarray:
+    """Samples of a visit without the time that other programs had the core."""
+    return np.subtract(samples_ms, waited_ms) if waited_ms else np.asarray(samples_ms, float)
 
 
 class Measurement(BaseModel):
@@ -31,12 +36,18 @@ class Measurement(BaseModel):
     relative_error: float  # half-width of the 95 % interval of `latency_ms`, over `latency_ms`
     stable: bool
     samples_ms: list[list[float]]
+    waited_ms: list[list[float]] = []  # the part of each sample in which another program had the core; empty: none
     slowdown: list[float] = []  # by what factor the machine was slower than undisturbed, at each visit
 
-    def settled_ms(self) -> list[list[float]]:
-        """The samples with the machine's slowdown taken out, one list a visit."""
+    def computed_ms(self) -> list[np.ndarray]:
+        """The samples without the time that other programs had the core, one array a visit."""
+        waited = self.waited_ms or [[]] * len(self.samples_ms)
+        return [computed(*visit) for visit in zip(self.samples_ms, waited, strict=True)]
+
+    def settled_ms(self) -> list[np.ndarray]:
+        """Those with the machine's slowdown taken out too."""
         slowdown = self.slowdown or [1.0] * len(self.samples_ms)
-        return [[ms / slow for ms in visit] for visit, slow in zip(self.samples_ms, slowdown, strict=True)]
+        return [visit / slow for visit, slow in zip(self.computed_ms(), slowdown, strict=True)]
 
     @property
     def disturbance(self) -> float:

@@ -1,8 +1,10 @@
-"""The process that measures: a plan on stdin, one JSON line a visit on stdout. `python -m deploynas.latency.worker`
+"""The process that measures: a request on stdin, JSON lines on stdout. `python -m deploynas.latency.worker`
 
 A fresh process is a fresh memory layout, and nothing else runs in it. All entries of the plan are loaded first,
 then visited in random order, each evenly spread over the time, so that whatever the machine does meanwhile hits all
-alike.
+alike; there is one line for every visit.
+
+The request is one line. After it stdin stays open for as long as somebody waits for the answer.
 """
 
 from __future__ import annotations
@@ -10,19 +12,25 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 
 from deploynas import graph
 from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
+from deploynas.latency.breakdown import breakdown
+from deploynas.latency.facts import facts_here
+from deploynas.latency.memory import peak_memory, reset_peak_memory
 from deploynas.latency.session import Session
 from deploynas.space import Space
+from deploynas.timing import Loading
 
 
 class Entry(BaseModel):
@@ -35,6 +43,9 @@ class Entry(BaseModel):
     choices: list[list[int]] | None = None
     path: str | None = None
     shapes: dict[str, tuple[int, ...]] = {}
+    values: dict[str, list[float]] = {}  # of inputs that cannot be made up
+    runs: int | None = None  # timed inferences a visit; None: as the device's effort says
+    alone: bool = False  # loaded before all others, and what loading takes is reported
     optional: bool = False  # left out where the provider cannot run it
     forms: graph.OperatorForms = graph.DEFAULT_FORMS  # that its operators are written in
     moment: str | None = None  # entries of one moment are visited one right after the other
@@ -54,6 +65,29 @@ class Visit(BaseModel):
     entry: str
     worker: int = 0
     samples_ms: list[float]
+    waited_ms: list[float] = []  # of each sample, while another program had the core; empty: none had, or not known
+    loading: Loading | None = None  # with the first visit to an entry that was loaded `alone`
+
+
+class FactsRequest(BaseModel):
+    kind: Literal["facts"] = "facts"
+
+
+class MeasureRequest(BaseModel):
+    kind: Literal["measure"] = "measure"
+    plan: Plan
+
+
+class BreakdownRequest(BaseModel):
+    kind: Literal["breakdown"] = "breakdown"
+    device: dict[str, Any]
+    model: str  # its path on this machine
+    shapes: dict[str, tuple[int, ...]]
+    values: dict[str, list[float]] = {}
+
+
+Request = FactsRequest | MeasureRequest | BreakdownRequest
+_READER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
 def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
@@ -78,24 +112,50 @@ def measure(plan: Plan) -> None:
     device = Device.from_record(plan.device)
     effort = device.effort
     sessions, runs = {}, {}
+    loading: dict[str, Loading] = {}
     left = dict(plan.visits)
-    for entry in plan.entries:
+    for entry in sorted(plan.entries, key=lambda entry: not entry.alone):
         try:
-            session = Session(build(entry, space, device), device, entry.shapes)
+            model = build(entry, space, device)
+            if entry.alone:
+                session, loading[entry.key] = _load_alone(model, device, entry)
+            else:
+                session = Session(model, device, entry.shapes, entry.values)
+                session.run()  # allocates, and compiles where the provider does that
         except DeployNASError:
             if not entry.optional:
                 raise
             left[entry.key] = 0
             continue
-        session.run()  # allocates, and compiles where the provider does that
-        [once_ms] = session.time_ms(1)
+        once_ms = session.time_ms(1).took_ms[0]
         sessions[entry.key] = session
-        runs[entry.key] = int(min(max(effort.runs, np.ceil(effort.min_visit_ms / once_ms)), 10 * effort.runs))
+        most = entry.runs or effort.runs
+        runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
     for key in _order(left, {entry.key: entry.moment or entry.key for entry in plan.entries}, plan.seed):
         session = sessions[key]
         session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
-        samples = [round(sample, 5) for sample in session.time_ms(runs[key])]
-        print(Visit(entry=key, samples_ms=samples).model_dump_json(exclude={"worker"}), flush=True)
+        took, waited = session.time_ms(runs[key])
+        made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
+        made.loading = loading.pop(key, None)
+        print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+
+
+def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
+    import onnxruntime  # noqa: F401  # once a process, and not for this model
+
+    before = reset_peak_memory()
+    start = time.perf_counter()
+    session = Session(model, device, entry.shapes, entry.values)
+    loaded = time.perf_counter()
+    session.run()
+    first = time.perf_counter()
+    peak = peak_memory()
+    return session, Loading(
+        load_ms=1000 * (loaded - start),
+        first_ms=1000 * (first - loaded),
+        peak_memory_bytes=peak,
+        model_memory_bytes=max(0, peak - before),
+    )
 
 
 def _order(visits: Mapping[str, int], moments: Mapping[str, str], seed: int) -> list[str]:
@@ -114,15 +174,40 @@ def _order(visits: Mapping[str, int], moments: Mapping[str, str], seed: int) -> 
     return [keys[i] for i in sorted(range(len(keys)), key=when.__getitem__)]
 
 
+def serve(request: Request) -> None:
+    match request:
+        case FactsRequest():
+            _say({"facts": facts_here().model_dump()})
+        case MeasureRequest(plan=plan):
+            measure(plan)
+        case BreakdownRequest():
+            shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes, request.values)
+            _say({"breakdown": [share.model_dump() for share in shares]})
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+def _end_with_stdin() -> None:
+    """Whoever asked has closed it or was killed: nobody waits for the answer, and others may want the machine."""
+    while os.read(0, 4096):  # not of the buffered stdin, whose lock a process cannot end with
+        pass
+    os._exit(1)
+
+
 def main() -> None:
     try:
-        measure(Plan.model_validate_json(sys.stdin.read()))
+        request = _READER.validate_json(sys.stdin.buffer.readline())
+        # waiting in a system call, it takes no time from what is measured
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+        serve(request)
     except DeployNASError as error:
-        # the parent prints it as its own
-        print(json.dumps({"error": error.message, "hint": error.hint, "code": error.exit_code}), flush=True)
+        # whoever asked prints it as their own
+        _say({"error": error.message, "hint": error.hint, "code": error.exit_code})
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os._exit(1)  # the parent was killed: nobody is there to report to
+        os._exit(1)  # nobody is there to report to
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ from deploynas.export.budget import Attempt, within_budget
 from deploynas.export.bundle import ManifestAbout, staged, write_manifest
 from deploynas.export.triton import write_repository
 from deploynas.files import write_json
+from deploynas.outcome import about
 from deploynas.pipeline.candidates import Candidates
 from deploynas.pipeline.exported import MODEL, Exported, Wishes, export_network
+from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.report_document import Shipment, report_document
 from deploynas.progress import OnProgress, silent
 from deploynas.report.card import card
@@ -50,9 +52,9 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         def attempt(target_ms: float) -> Attempt[Exported]:
             network = candidates.next(target_ms)
             on_progress(min(0.8, 0.1 + 0.3 * len(rounds)), "exporting and measuring")
-            made = export_network(network, batches, device, stage, order.wishes, candidates.forms)
+            made = export_network(network, batches, device, stage, order.wishes, order.budget_ms, candidates.forms)
             predicted = table.table.predict(made.architecture) if table else None
-            tried = Attempt(target_ms, predicted, made.benches[device.precision].measurement.latency_ms, made)
+            tried = Attempt(target_ms, predicted, about(timing_of(made.benches, device), device.budget), made)
             rounds.append(tried)
             return tried
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import content_hash
-from deploynas.latency.hardware import hardware
 from deploynas.latency.profile import profile
 from deploynas.latency.table import LatencyTable
+from deploynas.latency.target import target_of
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
 from deploynas.progress import OnProgress, silent
@@ -38,7 +38,7 @@ def existing_table(path: Path, device: Device, space: Space) -> LatencyTable:
     evidence = table.evidence
     if evidence is None or (evidence.device_hash, table.space.hash) != (device.hash, space.hash):
         what = f"of another device or space ({table.device_name}, {table.space.name})"
-    elif evidence.provenance["hardware"]["fingerprint"] != hardware().fingerprint:
+    elif evidence.provenance["hardware"]["fingerprint"] != target_of(device).hardware().fingerprint:
         what = f"of another machine ({evidence.provenance['hardware']['processor']})"
     else:
         return table
@@ -70,7 +70,7 @@ class ProfileStep:
             "device": self.device.hash,
             "effort": content_hash(self.device.effort.model_dump()),
             "space": self.space.hash,
-            "hardware": hardware().fingerprint,
+            "hardware": target_of(self.device).hardware().fingerprint,
         }
 
     def work(self, on_progress: OnProgress) -> None:

@@ -11,13 +11,14 @@ from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.export.budget import Attempt
 from deploynas.files import now
-from deploynas.latency.hardware import versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
+from deploynas.outcome import Outcome, outcome_of
 from deploynas.pipeline.candidates import Candidates, round_of
 from deploynas.pipeline.exported import MODEL, Exported, Wishes
 from deploynas.pipeline.gain import Compared, MeasuredTogether, Rivals, fine_tuned_judgement, gain_record
 from deploynas.pipeline.network_blocks import block_reports, expected_network
+from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.sources import KnownTable
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
@@ -33,12 +34,14 @@ from deploynas.report.document import (
     Round,
     ShippedFile,
     VerificationRecord,
+    Wait,
 )
 from deploynas.report.gain import GainRecord, Judgement
 from deploynas.report.numbers import how_many
 from deploynas.search.frontier import Frontier, frontier
 from deploynas.space import Architecture
 from deploynas.space.coefficients import IndexedObjective, SeparableObjective
+from deploynas.timing import Timing
 from deploynas.training.batches import Batches
 
 FRONTIER_POINTS = 80
@@ -110,10 +113,26 @@ def report_document(shipment: Shipment) -> ReportFile:
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
         lineage=candidates.sources.lineage(shipped.network, record.lineage, known),
-        versions={name: str(version) for name, version in versions().items()},
+        versions={name: str(version) for name, version in bench.provenance["versions"].items()},
+        outcome=_outcome(shipment),
+        waits=[_wait(timing) for timing in (busier.timing for busier in shipped.waits) if timing],
+        profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
     return report.model_copy(update={"warnings": _warnings(report, busiest)})
+
+
+def _outcome(shipment: Shipment) -> Outcome | None:
+    device, budget_ms = shipment.candidates.device, shipment.budget_ms
+    return (
+        None if budget_ms is None else outcome_of(timing_of(shipment.shipped.benches, device), budget_ms, device.budget)
+    )
+
+
+def _wait(timing: Timing) -> Wait:
+    return Wait(
+        undisturbed_ms=timing.undisturbed.latency_ms, p50_ms=timing.clock.p50_ms, disturbance=timing.disturbance
+    )
 
 
 def _files(shipped: Exported) -> list[ShippedFile]:
@@ -130,9 +149,10 @@ def _files(shipped: Exported) -> list[ShippedFile]:
             latency_ms=result.measurement.latency_ms,
             relative_error=result.measurement.relative_error,
             stable=result.measurement.stable,
-            disturbance=result.measurement.disturbance,
+            disturbance=result.timing.disturbance if result.timing else result.measurement.disturbance,
             percentiles_ms=result.percentiles_ms,
             throughput_per_s=result.throughput_per_s,
+            timing=result.timing,
         )
         for precision, result in shipped.benches.items()
     ]

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.graph import DEFAULT_FORMS
-from deploynas.latency.hardware import hardware
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
+from deploynas.latency.target import target_of
 from deploynas.pipeline.measured_networks import MeasuredNetworks
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
@@ -41,7 +41,7 @@ def time_networks(
         record.measured_latency_error = measurement.relative_error
     document.provenance["timed_on"] = {
         "device": device.name,
-        "hardware": hardware().fingerprint,
+        "hardware": target_of(device).hardware().fingerprint,
         "forms": forms.model_dump(),
     }
 
@@ -64,6 +64,6 @@ def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
     if evidence.device_hash != device.hash:
         return f"the table is of other settings (`{evidence.device['name']}`) than `{device.name}`"
     made_on = evidence.provenance.get("hardware", {})
-    if made_on.get("fingerprint") != hardware().fingerprint:
+    if made_on.get("fingerprint") != target_of(device).hardware().fingerprint:
         return f"the table is of another machine ({made_on.get('processor', 'unknown')}), latencies were measured here"
     return None

@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
+from deploynas.outcome import Outcome
 from deploynas.provenance import DataRecord, Origin
 from deploynas.report.gain import GainRecord
 from deploynas.report.numbers import NOTHING
+from deploynas.timing import Timing
 
 FILE = "report.json"
 
@@ -28,7 +30,8 @@ class ShippedFile(BaseModel):
     stable: bool
     disturbance: float = 1.0  # how many times slower than undisturbed the machine was
     percentiles_ms: dict[str, float]  # as it was
-    throughput_per_s: float
+    throughput_per_s: float  # from the mean; in reports of earlier versions from the median
+    timing: Timing | None = None  # both latencies, and what loading takes; None in reports of earlier versions
 
 
 class BlockReport(BaseModel):
@@ -45,7 +48,7 @@ class BlockReport(BaseModel):
     params: int
     macs: int
     predicted_ms: float | None  # None for fixed parts: the table knows their sum only
-    measured_ms: float | None  # by the runtime's profiler, which costs time itself
+    measured_ms: float | None  # its share of the measured whole; in earlier versions, of the profiled run
     share: float | None
 
 
@@ -81,6 +84,7 @@ class MeasuredPoint(Point):
 
     predicted_ms: float
     predicted_accuracy: float
+    shipped: bool = False  # it is the network of the report
 
 
 class PredictedMeasured(BaseModel):
@@ -95,6 +99,14 @@ class Round(BaseModel):
     predicted_ms: float | None
     measured_ms: float
     architecture: str
+
+
+class Wait(BaseModel):
+    """A measurement of the shipped file that was made again, since the machine was busy."""
+
+    undisturbed_ms: float
+    p50_ms: float
+    disturbance: float  # how many times slower than undisturbed the machine was
 
 
 class ChangeWorth(BaseModel):
@@ -188,6 +200,9 @@ class ReportFile(BaseModel):
     lineage: dict[str, Origin | None] = {}
     versions: dict[str, str] = {}
     warnings: list[str] = []
+    outcome: Outcome | None = None  # of the budget; None without one, and in reports of earlier versions
+    waits: list[Wait] = []  # for a quieter moment, before the measurement that counts
+    profiler_slowdown: float | None = None  # by what factor the runtime's profiler made the shipped file slower
 
     @classmethod
     def load(cls, path: str | Path) -> ReportFile:

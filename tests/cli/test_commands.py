@@ -153,7 +153,7 @@ def test_only_commands_that_resume_promise_it(command: str, resumes: bool, folde
 
     monkeypatch.chdir(folder)
     for module in ("bench", "profile"):
-        monkeypatch.setattr(f"deploynas.latency.{module}.load_average", interrupted)
+        monkeypatch.setattr(f"deploynas.latency.{module}.target_of", interrupted)
     what = {"bench": ["bench", "small.onnx"], "profile": ["profile", "--space", "tiny.yaml"]}[command]
     monkeypatch.setattr(sys, "argv", ["deploynas", *what, "--device", "fast.yaml", "--out", "never.json"])
     with pytest.raises(SystemExit) as stop:

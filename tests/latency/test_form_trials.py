@@ -14,7 +14,7 @@ from scipy import stats
 import deploynas as dn
 from deploynas.device import Device
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
-from deploynas.latency import form_trials
+from deploynas.latency.form_choice import FormChoice
 from deploynas.latency.form_trials import choose, signed_rank_interval, trial_entries
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.worker import Entry, Visit, _order, build
@@ -119,7 +119,7 @@ def test_a_table_is_made_of_the_chosen_forms(tiny: Space, quick: Device, monkeyp
         yield from real(device, space, entries, *rest)
 
     monkeypatch.setattr(module, "visit", visit)
-    monkeypatch.setattr(module, "choose", lambda entries, visits: form_trials.FormChoice(chosen=forms))
+    monkeypatch.setattr(module, "choose", lambda entries, visits: FormChoice(chosen=forms))
     table = dn.profile(quick, tiny)
     assert written and {entry.forms for entry in written} == {forms}
     gated = [entry for entry in written if "se" in entry.key]

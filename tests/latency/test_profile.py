@@ -14,7 +14,9 @@ import pytest
 import deploynas as dn
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.latency.facts import facts_here
 from deploynas.latency.table import LatencyTable
+from deploynas.latency.target import target_of
 from deploynas.latency.worker import build
 from deploynas.space import Space
 
@@ -69,7 +71,7 @@ def test_an_int8_device_is_profiled_in_int8(tiny: Space, quick: Device, monkeypa
 
     for precision in ("int8", "fp32"):
         device = quick.model_copy(update={"precision": precision})
-        entries = _Work.plan(device, tiny, seed=0).entries
+        entries = _Work.plan(target_of(device), facts_here(), tiny, seed=0).entries
         assert {"part", "block", "network"} == {entry.kind for entry in entries}
         for entry in entries:
             model = onnx.load_model_from_string(build(entry, tiny, device))
@@ -199,7 +201,7 @@ def test_networks_too_large_for_memory_are_measured_in_groups(tiny: Space, quick
     from deploynas.latency import profile as module
 
     monkeypatch.setattr(module, "MEMORY_SHARE", 1e-7)
-    work = module._Work.plan(quick, tiny, seed=0)
+    work = module._Work.plan(target_of(quick), facts_here(), tiny, seed=0)
     for entries in (work.entries, work.trials):
         groups = module._groups(work, entries, worker=0)
         assert len(groups) > 1

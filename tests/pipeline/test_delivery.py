@@ -11,6 +11,7 @@ from deploynas.device import Device
 from deploynas.errors import GateError
 from deploynas.export.bundle import check_manifest
 from deploynas.files import sha256_of
+from deploynas.latency.bench import Benched, BenchResult, Case
 from deploynas.latency.table import LatencyTable, Measurement
 from deploynas.pipeline import candidates as candidates_module
 from deploynas.pipeline import exported
@@ -24,23 +25,33 @@ from deploynas.pipeline.step import perform
 from deploynas.pipeline.supernet import SupernetSource, open_supernet
 from deploynas.report.document import ReportFile
 from deploynas.space import Architecture
+from deploynas.timing import Undisturbed
 from deploynas.training.recipe import Recipe
 
 SETTINGS = ["finetune.epochs=1", "finetune.batch=1000", "recalibration_images=200"]
 SLOWER = 1.1  # this device than its table
 
 
+def taking(result: BenchResult, ms: float) -> BenchResult:
+    """As if nobody had ever disturbed it."""
+    assert result.timing
+    clock = result.timing.clock.model_copy(update={"p50_ms": ms, "p50_interval_ms": (ms, ms)})
+    quiet = Undisturbed(latency_ms=ms, interval_ms=(ms, ms), how="own")
+    measurement = result.measurement.model_copy(update={"latency_ms": ms})
+    timing = result.timing.model_copy(update={"clock": clock, "undisturbed": quiet})
+    return result.model_copy(update={"measurement": measurement, "timing": timing})
+
+
 @pytest.fixture
 def slow_device(files: Path, monkeypatch) -> Device:
     """The real runtime, with a clock that always shows the table's word times 1.1."""
-    table, real = LatencyTable.load(files / "table.json"), (exported.bench, candidates_module.measure_networks)
+    table, real = LatencyTable.load(files / "table.json"), (exported.bench_together, candidates_module.measure_networks)
 
-    def bench(path: Path, device: Device, runs: int, space: object):
-        properties = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
-        architecture = Architecture.parse(properties["architecture"], table.space)
-        result = real[0](path, device, runs=10)
-        timed = result.measurement.model_copy(update={"latency_ms": SLOWER * table.predict(architecture)})
-        return result.model_copy(update={"measurement": timed})
+    def bench_together(cases: list[Case], device: Device, runs: int) -> Benched:
+        properties = {entry.key: entry.value for entry in onnx.load(cases[0].model).metadata_props}
+        slow_ms = SLOWER * table.predict(Architecture.parse(properties["architecture"], table.space))
+        made = real[0](cases, device, runs=10)
+        return Benched(tuple(taking(result, slow_ms) for result in made.results), made.ratios)
 
     def measure(device: Device, space: object, architectures: list[Architecture], **options: object):
         measured = real[1](device, space, architectures, **options)
@@ -49,7 +60,7 @@ def slow_device(files: Path, monkeypatch) -> Device:
             for m, a in zip(measured, architectures, strict=True)
         ]
 
-    monkeypatch.setattr(exported, "bench", bench)
+    monkeypatch.setattr(exported, "bench_together", bench_together)
     monkeypatch.setattr(candidates_module, "measure_networks", measure)
     return Device.load(files / "quick.yaml")
 

@@ -1,0 +1,61 @@
+"""What a machine says of itself before and after it measures, and whether it is the one that a device file means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from deploynas.device import Device
+from deploynas.errors import InputError
+from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
+
+
+class Facts(BaseModel):
+    hardware: Hardware
+    versions: dict[str, str]
+    providers: list[str]  # of the runtime that is installed
+    load_average: list[float]
+    free_memory_bytes: int
+
+
+def facts_here() -> Facts:
+    """Of the machine that this process runs on."""
+    import onnxruntime
+
+    return Facts(
+        hardware=hardware(),
+        versions=versions(),
+        providers=onnxruntime.get_available_providers(),
+        load_average=load_average(),
+        free_memory_bytes=free_memory_bytes(),
+    )
+
+
+def require_hardware(device: Device, found: Hardware, machine: str = "this") -> None:
+    """Refuse to measure on a machine that is not the one the device file describes."""
+    expected, wrong = device.hardware, []
+    if expected.machine and expected.machine != found.machine:
+        wrong.append(f"machine `{expected.machine}`, {machine} is `{found.machine}`")
+    if expected.processor_contains and expected.processor_contains.lower() not in found.processor.lower():
+        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{found.processor}`")
+    if expected.min_cores and expected.min_cores > found.cores:
+        wrong.append(f"at least {expected.min_cores} cores, {machine} has {found.cores}")
+    if wrong:
+        raise InputError(
+            f"device `{device.name}` expects {'; '.join(wrong)}",
+            hint="run this on that machine, or choose a device for this one (`deploynas devices`)"
+            if device.host is None
+            else f"correct `host` or `hardware` in the file of `{device.name}`",
+        )
+
+
+def require_provider(device: Device, available: Sequence[str], pip: str = "pip") -> None:
+    """Fail early, and by name, when the runtime does not have the device's provider. `pip` installs packages there."""
+    if device.provider_name in available:
+        return
+    package = device.provider_package
+    hint = f"installed: {', '.join(available)}"
+    if package:
+        hint = f"`{pip} install {package}` (in place of the onnxruntime that is installed now); {hint}"
+    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)

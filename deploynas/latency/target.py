@@ -1,0 +1,80 @@
+"""The machine that measures, behind one interface: this one, or the host that a device file names.
+
+Everything that depends on the machine is asked of its target: facts about it, visits of a plan, and where the time goes
+inside a model. Nobody else needs to know where the target is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from deploynas.device import Device
+from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.breakdown import Share, breakdown
+from deploynas.latency.facts import Facts, facts_here, require_hardware, require_provider
+from deploynas.latency.hardware import Hardware, hardware
+from deploynas.latency.session import Shapes, Values
+from deploynas.latency.worker import MeasureRequest, Plan, Visit
+from deploynas.latency.worker_process import WorkerProcess, answer
+
+
+class Target(Protocol):
+    @property
+    def device(self) -> Device: ...
+
+    def facts(self) -> Facts:
+        """As they are now; an error if the machine is not the one that the device file means, or lacks the provider."""
+        ...
+
+    def hardware(self) -> Hardware:
+        """Of the machine, whether or not it can run the device."""
+        ...
+
+    def visits(self, plan: Plan) -> Iterator[Visit]:
+        """The visits of a plan, each as it is made, by a fresh process."""
+        ...
+
+    def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
+        """Where the time goes inside a model."""
+        ...
+
+
+def target_of(device: Device) -> Target:
+    if device.host is not None:
+        raise InputError(f"device `{device.name}` is on `{device.host}`, only this machine is measured so far")
+    return LocalTarget(device)
+
+
+@dataclass(frozen=True)
+class LocalTarget:
+    """This machine. Facts and breakdowns are made in this process, visits in processes of their own."""
+
+    device: Device
+
+    def facts(self) -> Facts:
+        facts = facts_here()
+        require_hardware(self.device, facts.hardware)
+        require_provider(self.device, facts.providers)
+        return facts
+
+    def hardware(self) -> Hardware:
+        return hardware()
+
+    def visits(self, plan: Plan) -> Iterator[Visit]:
+        command = [sys.executable, "-m", "deploynas.latency.worker"]
+        with WorkerProcess(command, MeasureRequest(plan=plan)) as worker:
+            for line in worker.lines():
+                yield Visit.model_validate(answer(line))
+            code = worker.process.wait()
+        if code != 0:
+            raise DeployNASError(
+                f"the measuring process ended with code {code}",
+                hint="out of memory? the same command goes on where it stopped",
+            )
+
+    def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:
+        return breakdown(model, self.device, shapes, values)

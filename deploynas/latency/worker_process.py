@@ -1,0 +1,62 @@
+"""A worker seen from outside: a request goes in, JSON lines come out. The same for a process here and one behind ssh.
+
+The request is the first line on the worker's stdin, which stays open: when it closes, whoever asked is gone, and the
+worker ends.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any
+
+from deploynas.errors import DeployNASError, InputError
+from deploynas.latency.worker import Request
+
+
+class WorkerProcess:
+    def __init__(self, command: Sequence[str], request: Request, stderr: IO[bytes] | None = None) -> None:
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C is for us; we end the worker
+        )
+        self.send(request.model_dump_json().encode() + b"\n")
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        process = self.process
+        assert process.stdin and process.stdout
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        with suppress(BrokenPipeError):  # it ended before it had read everything
+            process.stdin.close()
+
+    def send(self, content: bytes) -> None:
+        assert self.process.stdin
+        with suppress(BrokenPipeError):  # it has ended: what it said and its exit code tell why
+            self.process.stdin.write(content)
+            self.process.stdin.flush()
+
+    def lines(self) -> Iterator[bytes]:
+        assert self.process.stdout
+        yield from self.process.stdout  # blocks, so nothing of ours runs beside what is being measured
+
+
+def answer(line: bytes) -> dict[str, Any]:
+    """What a line says; a worker's own error is raised here as if it had happened here."""
+    said = json.loads(line)
+    if "error" in said:
+        kind = InputError if said["code"] == InputError.exit_code else DeployNASError
+        raise kind(said["error"], said["hint"])
+    return said

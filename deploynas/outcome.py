@@ -1,0 +1,43 @@
+"""Is a budget kept? Three answers, since a machine that others use too gives two latencies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from deploynas.timing import Timing
+
+BudgetKind = Literal["undisturbed", "p50", "p90", "p99"]
+Outcome = Literal["held", "held undisturbed", "missed"]
+
+
+def about(timing: Timing, kind: BudgetKind) -> float:
+    """The latency that a budget of this kind is about."""
+    return timing.undisturbed.latency_ms if kind == "undisturbed" else timing.clock.at(kind)
+
+
+def outcome_of(timing: Timing, budget_ms: float, kind: BudgetKind) -> Outcome:
+    """`held`: undisturbed, and by the clock even at the upper end of what its median may be.
+
+    `held undisturbed` is possible only for a budget about that: the clock's median is, or may be, over it.
+    """
+    if about(timing, kind) > budget_ms:
+        return "missed"
+    if kind == "undisturbed" and timing.clock.p50_interval_ms[1] > budget_ms:
+        return "held undisturbed"
+    return "held"
+
+
+def outcome_words(timing: Timing, budget_ms: float, kind: BudgetKind) -> str:
+    """One sentence with both latencies."""
+    clock, quiet = timing.clock, timing.undisturbed.latency_ms
+    both = f"undisturbed {quiet:.4g} ms, on this machine as it was {clock.p50_ms:.4g} ms (median)"
+    if kind in ("p90", "p99"):
+        both += f", {clock.at(kind):.4g} ms ({kind})"
+    match outcome_of(timing, budget_ms, kind):
+        case "held":
+            return f"the budget of {budget_ms:.4g} ms ({kind}) is held by both: {both}"
+        case "held undisturbed":
+            said = "missed by the clock" if clock.p50_ms > budget_ms else "not surely by the clock"
+            return f"the budget of {budget_ms:.4g} ms is held undisturbed, {said}: {both}"
+        case "missed":
+            return f"the budget of {budget_ms:.4g} ms ({kind}) is missed: {both}"
