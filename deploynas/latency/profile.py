@@ -125,7 +125,7 @@ class _Work:
         """How often one worker visits an entry."""
         effort = self.device.effort
         if entry.moment:
-            return 2 * effort.visits  # short ones: inferences of one visit mostly repeat each other
+            return 3 * effort.visits // 2  # short ones: inferences of one visit mostly repeat each other
         return effort.visits if entry.kind == "network" else effort.part_visits
 
     def planned(self) -> int:
