@@ -13,6 +13,7 @@ from deploynas.cli.next_commands import after_profile
 from deploynas.cli.options import device_option, out_option
 
 if TYPE_CHECKING:
+    from deploynas.latency.form_choice import FormChoice
     from deploynas.latency.table import LatencyTable
 
 
@@ -65,6 +66,7 @@ def summary(table: LatencyTable) -> dict:
         result |= {
             "entries": len(evidence.parts),
             "unstable": [m.name for m in [*evidence.parts, *networks] if not m.stable],
+            "forms": evidence.forms.model_dump(),
             "correction": evidence.correction.method,
             "held_out_error": evidence.correction.held_out_error,
             "validation": evidence.validation.model_dump(exclude={"networks"})
@@ -73,6 +75,18 @@ def summary(table: LatencyTable) -> dict:
             "provenance": evidence.provenance,
         }
     return result
+
+
+def forms_in_words(choice: FormChoice) -> str:
+    """What was chosen; of what was tried and not kept, how fast it was."""
+    if not choice.trials:
+        return "the default, nothing to choose"
+    told = []
+    for trial in choice.trials:
+        kept = getattr(choice.chosen, trial.operation) == trial.form
+        found = trial.verdict if trial.ratio is None else f"{trial.ratio:.3f} of the default's time"
+        told.append(f"{trial.operation}: {trial.form if kept else f'not {trial.form}'} ({found})")
+    return ", ".join(told)
 
 
 def _print(table: LatencyTable) -> None:
@@ -87,6 +101,7 @@ def _print(table: LatencyTable) -> None:
         found = summary(table)
         rows += [
             ("distinct parts measured", str(len(evidence.parts))),
+            ("forms of operators", forms_in_words(evidence.forms)),
             ("correction chosen", evidence.correction.method),
             (f"error on {len(check.networks)} whole networks never fitted on, mean", f"{100 * check.mean_error:.2f} %"),
             ("the same, worst", f"{100 * check.max_error:.2f} %"),
