@@ -8,15 +8,14 @@ from deploynas.cli.console import print_json, print_table, progress_bar, say
 from deploynas.errors import GateError
 
 
-def verify_table(path: Path, device_name: str | None, as_json: bool) -> None:
-    from deploynas.device import Device
+def verify_table(path: Path, as_json: bool) -> None:
+    """On the device that the table was profiled on."""
     from deploynas.latency.table import LatencyTable
     from deploynas.latency.verify import verify
 
     table = LatencyTable.load(path)
-    device = Device.load(device_name) if device_name else None
     with progress_bar(f"timing networks of {path} again") as on_progress:
-        found = verify(table, device, on_progress=on_progress)
+        found = verify(table, on_progress=on_progress)
     if as_json:
         print_json(found.model_dump())
     else:

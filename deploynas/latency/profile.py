@@ -178,6 +178,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "hardware": work.facts.hardware.model_dump(),
             "versions": work.facts.versions,
             "provider": work.device.provider_name,
+            "elsewhere": work.device.host is not None,
             "load_before": work.facts.load_average,
             "load_after": work.target.facts().load_average,
             "seed": work.seed,

@@ -41,31 +41,20 @@ class Verified(BaseModel):
 
 
 def verify(
-    table: LatencyTable,
-    device: Device | None = None,
-    *,
-    threshold: float = 0.05,
-    seed: int = 0,
-    on_progress: OnProgress = silent,
+    table: LatencyTable, *, threshold: float = 0.05, seed: int = 0, on_progress: OnProgress = silent
 ) -> Verified:
-    """Time some of the table's validation networks again, on the table's own device unless one is given."""
+    """Time some of the table's validation networks again, on the device that it was profiled on."""
     evidence = table.evidence
     if evidence is None:
         raise InputError("this table was not measured: there is nothing to compare with")
-    recorded = Device.from_record(evidence.device)
-    device = device or recorded
-    if device.hash != recorded.hash:
-        raise InputError(
-            f"the table is of other settings (`{recorded.name}`) than `{device.name}`",
-            hint="verify it with the device file that it was profiled with",
-        )
+    device = Device.from_record(evidence.device)
     known = sorted(evidence.validation.networks, key=lambda network: network.latency_ms)
     chosen = [known[i] for i in np.linspace(0, len(known) - 1, min(NETWORKS, len(known))).astype(int)]
     facts = target_of(device).facts()
     effort = device.effort.model_copy(update={"workers": 2, "visits": VISITS})
     architectures = [table.space.architecture(network.choices) for network in chosen]
     hurried = device.model_copy(update={"effort": effort})
-    again = measure_networks(hurried, table.space, architectures, seed=seed, on_progress=on_progress)
+    again = measure_networks(hurried, table.space, architectures, forms=table.forms, seed=seed, on_progress=on_progress)
     networks = [
         ThenAndNow(choices=then.choices, predicted_ms=then.predicted_ms, then_ms=then.latency_ms, now_ms=now.latency_ms)
         for then, now in zip(chosen, again, strict=True)

@@ -43,6 +43,7 @@ def test_a_profile_from_elsewhere_has_all_that_one_from_here_has(board: Board, t
     for same in ("hardware", "versions", "provider", "seed"):
         assert there.provenance[same] == here.provenance[same]
     assert set(there.provenance) == set(here.provenance)
+    assert there.provenance["elsewhere"] and not here.provenance["elsewhere"]
 
 
 def test_files_name_neither_host_nor_python(board: Board, tiny: Space, quick: Device, tmp_path: Path) -> None:
@@ -319,3 +320,59 @@ def test_a_host_is_one_word_and_no_option(host: str, tmp_path: Path) -> None:
     path.write_text(f"name: x\nprovider: cpu\nhost: {json.dumps(host)}\n")
     with pytest.raises(InputError, match="must be what `ssh` takes"):
         Device.load(path)
+
+
+@pytest.fixture
+def folder(board: Board, quick: Device, tiny_path: Path, tmp_path: Path) -> Path:
+    """Device files of the board and of this machine."""
+    effort = json.dumps(quick.effort.model_dump())
+    for name, host in {"here": None, "there": "board", "beside": "twin", "lost": "nowhere"}.items():
+        where = f"host: {host}\npython: {board.python}\n" if host else ""
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\nprovider: cpu\n{where}effort: {effort}\n")
+    (tmp_path / "devices").mkdir()
+    shutil.copy(tmp_path / "there.yaml", tmp_path / "devices")
+    shutil.copy(tiny_path, tmp_path / "tiny.yaml")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "cli.py"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_one_command_profiles_several_devices(folder: Path) -> None:
+    devices = [word for name in ("here", "there", "beside", "lost") for word in ("--device", f"{name}.yaml")]
+    done = run(folder, "profile", *devices, "--space", "tiny.yaml", "--json")
+    assert done.returncode == 1 and "no connection to `nowhere`" in done.stderr, done.stderr
+    assert "hint: `ssh nowhere true` must succeed" in done.stderr
+    tables = json.loads(done.stdout)["tables"]
+    assert [table["device"] for table in tables] == ["here", "there", "beside"]
+    assert all((folder / table["path"]).exists() for table in tables)
+    again = run(folder, "profile", "--device", "there.yaml", "--space", "tiny.yaml")
+    assert again.returncode == 0 and "is there already" in again.stderr
+
+
+@pytest.mark.parametrize("more", [["--device", "here.yaml"], ["--device", "there.yaml", "--out", "one.json"]])
+def test_two_tables_never_become_one_file(more: list[str], folder: Path) -> None:
+    done = run(folder, "profile", "--device", "here.yaml", "--space", "tiny.yaml", *more)
+    assert done.returncode == 2 and not (folder / "one.json").exists()
+
+
+def test_devices_asks_other_machines_only_when_told(folder: Path) -> None:
+    quiet, asked = (run(folder, "devices", "--json", *more) for more in ([], ["--connect"]))
+    [before] = [one for one in json.loads(quiet.stdout)["devices"] if one["name"] == "there"]
+    [after] = [one for one in json.loads(asked.stdout)["devices"] if one["name"] == "there"]
+    assert before["host"] == "board" and "--connect" in before["status"]
+    assert after["status"] == "ready"
+    assert "board" in run(folder, "devices").stdout
+
+
+def test_a_table_from_elsewhere_is_not_silently_measured_here(board: Board, tiny: Space, quick: Device) -> None:
+    from deploynas.pipeline.rerank import device_of, differences
+
+    table = dn.profile(board.device(quick), tiny)
+    with pytest.raises(InputError, match="on another machine") as raised:
+        device_of([table])
+    assert "`host`" in (raised.value.hint or "")
+    assert differences(board.device(quick), [table]) is None
