@@ -267,9 +267,8 @@ def show(rows: Sequence[dict[str, Any]], every: Sequence[Network]) -> None:
             each = ", ".join(f"{ratio:.3f}" for ratio in row["each_run"])
             told = [row["networks"], row["batch"], row["file"], row["against"], f"{row['ratio']:.3f}{ends}", each]
             print("| " + " | ".join(map(str, told)) + " |")
-    print(
-        "\n| file | largest difference of a logit, over the largest logit | export, s | size, KiB |\n|---|---:|---:|---:|"
-    )
+    print("\n| file | largest difference of a logit, over the largest logit | export, s | size, KiB |")
+    print("|---|---:|---:|---:|")
     for way in every[0].about:
         told = [network.about[way] for network in every]
         difference = max(one["logit_difference"] for one in told)
