@@ -24,7 +24,7 @@ from deploynas.latency.table import computed
 from deploynas.latency.worker import Entry, Visit
 from deploynas.space import Architecture, Space
 
-NETWORKS = 6
+NETWORKS = 5
 SMALLEST_GAIN = 0.005
 CONFIDENCE = 0.95
 
