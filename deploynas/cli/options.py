@@ -37,6 +37,14 @@ def out_option(help: str, folder: bool = False, default: Path | None = None) -> 
 device_option = click.option(
     "--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file."
 )
+devices_option = click.option(
+    "--device",
+    "device_names",
+    multiple=True,
+    default=("cpu-1t",),
+    show_default=True,
+    help="Name in devices/, or a YAML file; repeatable.",
+)
 supernet_help = "Folder of a run, a folder that holds w_star, or w_star.safetensors."
 
 

@@ -15,7 +15,7 @@ from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Plan, Visit
-from deploynas.progress import OnProgress, silent
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
 FEW_VISITS = 80  # of one process to all networks together, at least
@@ -75,7 +75,8 @@ def measure_entries(
     space = space or Space.load(REFERENCE_SPACE)
     references = reference_entries(space)
     together = [*entries, *references]
-    target, effort = target_of(device), device.effort
+    progress = Progress(on_progress)
+    target, effort = target_of(device, progress.waiting), device.effort
     made: list[Visit] = []
     wanted = {entry.key: effort.visits for entry in entries} | {
         reference.key: max(effort.visits, REFERENCE_VISITS) for reference in references
@@ -84,7 +85,7 @@ def measure_entries(
     for worker in range(effort.workers):
         for one in visit(target, space, together, wanted, worker, seed):
             made.append(one)
-            on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
+            progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
     networks = [entry.key for entry in entries if entry.kind == "network"]
     found = measurements(made, device, {reference.key for reference in references}, [networks])
     return [found[entry.key] for entry in entries]

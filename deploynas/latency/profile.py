@@ -32,7 +32,7 @@ from deploynas.latency.table import (
 )
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Visit
-from deploynas.progress import OnProgress, silent
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
@@ -51,7 +51,8 @@ def profile(
 
     With `journal` (a path), work survives a crash: the same call goes on where it stopped.
     """
-    target = target_of(device)
+    on_progress = Progress(on_progress)
+    target = target_of(device, on_progress.waiting)
     work = _Work.plan(target, target.facts(), space, seed)
     path = Path(journal) if journal else None
     if path is None:
@@ -177,6 +178,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "hardware": work.facts.hardware.model_dump(),
             "versions": work.facts.versions,
             "provider": work.device.provider_name,
+            "elsewhere": work.device.host is not None,
             "load_before": work.facts.load_average,
             "load_after": work.target.facts().load_average,
             "seed": work.seed,

@@ -53,11 +53,16 @@ def device_of(tables: Sequence[LatencyTable]) -> Device:
         raise InputError(
             "nothing says on which device to measure latencies", hint="`--device NAME`, or a table from `profile`"
         )
+    if evidence.provenance.get("elsewhere"):
+        raise InputError(
+            "the table was measured on another machine, and a table does not say how to reach it",
+            hint="`--device`, with the device file that names its `host`",
+        )
     return Device.model_validate(evidence.device)
 
 
 def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
-    """Why measurements on this machine cannot be compared with the predictions of the first table; None: they can."""
+    """Why measurements on the device cannot be compared with the predictions of the first table; None: they can."""
     evidence = tables[0].evidence if tables else None
     if evidence is None:
         return None
@@ -65,5 +70,7 @@ def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
         return f"the table is of other settings (`{evidence.device['name']}`) than `{device.name}`"
     made_on = evidence.provenance.get("hardware", {})
     if made_on.get("fingerprint") != target_of(device).hardware().fingerprint:
-        return f"the table is of another machine ({made_on.get('processor', 'unknown')}), latencies were measured here"
+        where = f"on `{device.host}`" if device.host else "here"
+        processor = made_on.get("processor", "unknown")
+        return f"the table is of another machine ({processor}), latencies were measured {where}"
     return None
