@@ -22,8 +22,8 @@ class OperatorForms(BaseModel):
     # squeeze-and-excitation: x times a gate of one pixel, or times the gate repeated for every pixel. A product of
     # equal shapes stays in the runtime's blocked layout; one that broadcasts converts the widest tensor twice
     gate: Literal["product", "resize"] = "product"
-    # the hidden layer of the head: a matrix product, or a 1x1 convolution of what the pool leaves
-    hidden: Literal["gemm", "conv"] = "gemm"
+    # dense layers of the head: matrix products, or 1x1 convolutions of what the pool leaves: the hidden layer, or both
+    dense: Literal["gemm", "hidden-conv", "conv"] = "gemm"
     # in 8 bits, the hard sigmoid of that gate: an addition of 1/2 whose quantisation saturates, or no operator at all:
     # a bias of the convolution before it
     hard_sigmoid: Literal["add", "bias"] = "add"

@@ -94,6 +94,9 @@ class QuantizedWriter(GraphWriter):
         y = super()._flatten_now(name, x)
         return self._quantized(y, "linear", range_of=_plain(x.name))
 
+    def _last_is_conv(self) -> bool:
+        return False  # an integer convolution leaves 8 bits; logits stay in float
+
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         return self._quantized(super().add(name, self._entering(x), y), "linear")
 

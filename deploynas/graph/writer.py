@@ -69,12 +69,18 @@ class GraphWriter:
             y = self.activate(self._pixel_linear(name, x, outputs, bias), activation)
             self._flattened_later[y.name] = later
             return y
+        if later is not None and self._last_is_conv():
+            return self._flatten_now(later, self._pixel_linear(name, x, outputs, bias))
         if later is not None:
             x = self._flatten_now(later, x)
         inputs = [x.name, *self._parameters(name, (outputs, x.channels), x.name, bias)]
         self._node("Gemm", name, inputs, transB=1)
         y = Tensor(name, outputs)
         return self.activate(y, activation) if activation else y
+
+    def _last_is_conv(self) -> bool:
+        """Whether a dense layer without activation, which is the classifier, is written as a convolution."""
+        return self.forms.dense == "conv"
 
     def _pixel_linear(self, name: str, x: Tensor, outputs: int, bias: bool) -> Tensor:
         """A matrix product as a convolution of one pixel; its weight is still asked for as the matrix it is."""
@@ -113,8 +119,8 @@ class GraphWriter:
         return Tensor(name, x.channels)
 
     def flatten(self, name: str, x: Tensor) -> Tensor:
-        if self.forms.hidden == "conv" and x.height * x.width == 1:
-            # one pixel is a vector already: hidden layers that are convolutions come first
+        if self.forms.dense != "gemm" and x.height * x.width == 1:
+            # one pixel is a vector already: dense layers that are convolutions come first
             self._flattened_later[x.name] = name
             return x
         return self._flatten_now(name, x)

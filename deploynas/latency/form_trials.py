@@ -24,7 +24,7 @@ from deploynas.latency.table import computed
 from deploynas.latency.worker import Entry, Visit
 from deploynas.space import Architecture, Space
 
-NETWORKS = 6
+NETWORKS = 5
 SMALLEST_GAIN = 0.005
 CONFIDENCE = 0.95
 
@@ -38,12 +38,12 @@ def trial_entries(space: Space, precision: str, seed: int) -> list[Entry]:
     entries = []
     for i, architecture in enumerate(networks):
         moment, parts = f"form/{i}", space.parts(architecture)
-        plain = graph.nodes(parts, graph.Form(None, precision))
-        others = [
-            network_entry(f"{moment}/{operation}={getattr(forms, operation)}", architecture, forms)
-            for operation, forms in DEFAULT_FORMS.alternatives()
-            if graph.nodes(parts, graph.Form(None, precision, operators=forms)) != plain
-        ]
+        known, others = [graph.nodes(parts, graph.Form(None, precision))], []
+        for operation, forms in DEFAULT_FORMS.alternatives():
+            nodes = graph.nodes(parts, graph.Form(None, precision, operators=forms))
+            if nodes not in known:  # it makes a difference, and another one than those before
+                known.append(nodes)
+                others.append(network_entry(f"{moment}/{operation}={getattr(forms, operation)}", architecture, forms))
         if others:
             default = network_entry(f"{moment}/default", architecture)
             # as short as can be: more moments say more than more inferences in one

@@ -93,7 +93,7 @@ def test_each_precision_is_written_in_the_forms_that_were_chosen_for_it(
     tiny: Space, network: TorchNetwork, exported: Fp32File
 ) -> None:
     """Of the device's own precision they were measured; the other file has the default. The files say so."""
-    forms, images = OperatorForms(gate="resize", hidden="conv"), images_of(tiny)
+    forms, images = OperatorForms(gate="resize", dense="conv"), images_of(tiny)
     made = fp32_file(replace(network, forms={"fp32": forms}), images)
     small = int8_file(replace(network, forms={"fp32": forms}), made, images, Quantisation(Calibration(), images, 1.0))
     operators, said = {}, {}
