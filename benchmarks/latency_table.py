@@ -59,7 +59,7 @@ def main() -> None:
         # the truth deserves more visits; not more processes, or a low percentile would find a faster one
         careful = device.effort.model_copy(update={"visits": 4 * device.effort.visits})
         patient = device.model_copy(update={"effort": careful})
-        test = measure_networks(patient, space, together, seed=1)
+        test = measure_networks(patient, space, together, forms=table.forms, seed=1)
     finally:
         if burner:
             burner.kill()

@@ -12,9 +12,11 @@ import click
 from deploynas.cli.console import json_option, print_json, print_table, progress_bars, say
 from deploynas.cli.next_commands import after_profile
 from deploynas.cli.options import devices_option, out_option
+from deploynas.cli.verify_table import verify_table
 
 if TYPE_CHECKING:
     from deploynas.device import Device
+    from deploynas.latency.form_choice import FormChoice
     from deploynas.latency.table import LatencyTable
 
 
@@ -24,9 +26,17 @@ if TYPE_CHECKING:
 @out_option("Where to write the table, of one device.  [default: profiles/DEVICE.SPACE.json]")
 @click.option("--seed", default=0, show_default=True, help="Chooses the whole networks and the order of measuring.")
 @click.option("--force", is_flag=True, help="Measure again even if the table is there.")
+@click.option("--verify", "table", type=click.Path(path_type=Path), metavar="TABLE",
+              help="Only time some networks of this table again: does it still hold? Exit code 3 if not.")  # fmt: skip
 @json_option
 def command(
-    device_names: tuple[str, ...], space_name: str, out: Path | None, seed: int, force: bool, as_json: bool
+    device_names: tuple[str, ...],
+    space_name: str,
+    out: Path | None,
+    seed: int,
+    force: bool,
+    table: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure every block configuration of a space on a device, or on several.
 
@@ -40,6 +50,9 @@ def command(
     from deploynas.progress import OnProgress
     from deploynas.space import Space
 
+    if table:
+        verify_table(table, as_json)
+        return
     devices, space = [Device.load(name) for name in device_names], Space.load(space_name)
     _require_apart(devices, out)
 
@@ -109,6 +122,7 @@ def summary(table: LatencyTable) -> dict:
         result |= {
             "entries": len(evidence.parts),
             "unstable": [m.name for m in [*evidence.parts, *networks] if not m.stable],
+            "forms": evidence.forms.model_dump(),
             "correction": evidence.correction.method,
             "held_out_error": evidence.correction.held_out_error,
             "validation": evidence.validation.model_dump(exclude={"networks"})
@@ -117,6 +131,18 @@ def summary(table: LatencyTable) -> dict:
             "provenance": evidence.provenance,
         }
     return result
+
+
+def forms_in_words(choice: FormChoice) -> str:
+    """What was chosen; of what was tried and not kept, how fast it was."""
+    if not choice.trials:
+        return "the default, nothing to choose"
+    told = []
+    for trial in choice.trials:
+        kept = getattr(choice.chosen, trial.operation) == trial.form
+        found = trial.verdict if trial.ratio is None else f"{trial.ratio:.3f} of the default's time"
+        told.append(f"{trial.operation}: {trial.form if kept else f'not {trial.form}'} ({found})")
+    return ", ".join(told)
 
 
 def _print(table: LatencyTable) -> None:
@@ -131,6 +157,7 @@ def _print(table: LatencyTable) -> None:
         found = summary(table)
         rows += [
             ("distinct parts measured", str(len(evidence.parts))),
+            ("forms of operators", forms_in_words(evidence.forms)),
             ("correction chosen", evidence.correction.method),
             (f"error on {len(check.networks)} whole networks never fitted on, mean", f"{100 * check.mean_error:.2f} %"),
             ("the same, worst", f"{100 * check.max_error:.2f} %"),

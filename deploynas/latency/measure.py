@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from deploynas.device import Device
+from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
@@ -44,13 +45,17 @@ def measure_networks(
     space: Space,
     architectures: Sequence[Architecture],
     *,
+    forms: OperatorForms = DEFAULT_FORMS,
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> list[Measurement]:
-    """Time whole networks, interleaved, with the device's effort, or more of it if they are few; in the order given."""
+    """Time whole networks, interleaved, with the device's effort, or more of it if they are few; in the order given.
+
+    `forms`: those of the device's table, in which the networks would be shipped.
+    """
     visits = max(device.effort.visits, FEW_VISITS // max(1, len(architectures)))
     device = device.model_copy(update={"effort": device.effort.model_copy(update={"visits": visits})})
-    entries = [network_entry(f"network/{i}", a) for i, a in enumerate(architectures)]
+    entries = [network_entry(f"network/{i}", a, forms) for i, a in enumerate(architectures)]
     return measure_entries(device, entries, space=space, seed=seed, on_progress=on_progress)
 
 

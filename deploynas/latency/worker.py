@@ -49,6 +49,8 @@ class Entry(BaseModel):
     runs: int | None = None  # timed inferences a visit; None: as the device's effort says
     alone: bool = False  # loaded before all others, and what loading takes is reported
     optional: bool = False  # left out where the provider cannot run it
+    forms: graph.OperatorForms = graph.DEFAULT_FORMS  # that its operators are written in
+    moment: str | None = None  # entries of one moment are visited one right after the other
 
 
 class Plan(BaseModel):
@@ -102,14 +104,14 @@ _READER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminat
 
 
 def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
-    """The graph of an entry, at the device's batch and precision."""
+    """The graph of an entry, at the device's precision; its batch is left free, as it is in an exported file."""
     if entry.kind == "file":
         return Path(entry.path or "")
     if entry.kind == "network":
         parts = space.parts(space.architecture(entry.choices or []))
     else:
         parts = [("part", _part(entry, space if entry.size is None else space.at(entry.size)))]
-    return graph.random_bytes(parts, graph.Form(device.batch, device.precision))
+    return graph.random_bytes(parts, graph.Form(None, device.precision, operators=entry.forms))
 
 
 def _part(entry: Entry, space: Space) -> Part:
@@ -142,13 +144,18 @@ def measure(plan: Plan) -> None:
         sessions[entry.key] = session
         most = entry.runs or effort.runs
         runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
-    for key in _order(left, np.random.default_rng(plan.seed)):
+    for key in _order(left, {entry.key: entry.moment or entry.key for entry in plan.entries}, plan.seed):
         session = sessions[key]
-        session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
+        session.time_ms(warmups(effort.warmup_runs, runs[key]))
         took, waited = session.time_ms(runs[key])
         made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
         made.loading = loading.pop(key, None)
         print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+
+
+def warmups(least: int, runs: int) -> int:
+    """Inferences that are not timed before those of a visit: they bring the weights back into the caches."""
+    return max(least, runs // 4)
 
 
 def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
@@ -169,11 +176,20 @@ def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Sess
     )
 
 
-def _order(visits: Mapping[str, int], rng: np.random.Generator) -> list[str]:
-    """Each entry as often as it wants to be visited, spread evenly over the time and otherwise random."""
-    when = [(k + rng.uniform()) / count for count in visits.values() for k in range(count)]
-    keys = [key for key, count in visits.items() for _ in range(count)]
-    return [keys[i] for i in np.argsort(when)]
+def _order(visits: Mapping[str, int], moments: Mapping[str, str], seed: int) -> list[str]:
+    """Each entry as often as it wants to be visited, spread evenly over the time and otherwise random.
+
+    Entries of one moment share their times, and take turns in random order.
+    """
+    rng = np.random.default_rng(seed)
+    shared: dict[tuple[str, int, int], float] = {}
+    when, keys = [], []
+    for key, count in visits.items():
+        for k in range(count):
+            time = shared.setdefault((moments[key], k, count), (k + rng.uniform()) / count)
+            when.append((time, rng.uniform() if moments[key] != key else 0.0))
+            keys.append(key)
+    return [keys[i] for i in sorted(range(len(keys)), key=when.__getitem__)]
 
 
 def serve(request: Request) -> None:

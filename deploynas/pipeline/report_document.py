@@ -187,7 +187,7 @@ def _measured(shipment: Shipment, points: Frontier | None) -> tuple[GainRecord |
     some = points.thin(wishes.frontier_points) if points and wishes.frontier_points >= 2 else []
     networks = list(dict.fromkeys([architecture, *rivals.networks, *(point.architecture for point in some)]))
     shipment.on_progress(0.85, "measuring it beside other networks")
-    timed = measure_networks(candidates.device, candidates.space, networks)
+    timed = measure_networks(candidates.device, candidates.space, networks, forms=candidates.forms)
     measured = MeasuredTogether(dict(zip(networks, timed, strict=True)), supernet)
     compared = Compared.of(architecture, rivals, measured)
     shipment.on_progress(0.9, "judging it beside other networks")

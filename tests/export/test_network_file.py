@@ -18,6 +18,7 @@ from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata, Preprocessing
 from deploynas.export.network_file import Fp32File, Quantisation, TorchNetwork, fp32_file, int8_file
 from deploynas.export.verification import ImageStream, open_session, verify
+from deploynas.graph import OperatorForms
 from deploynas.provenance import DataRecord
 from deploynas.space import Space
 from deploynas.supernet.extraction import timm_model
@@ -86,6 +87,23 @@ def test_a_file_says_how_to_use_it(tiny: Space, exported: Fp32File) -> None:
     assert properties["architecture"] == str(tiny.heaviest())
     assert [value.name for value in (*model.graph.input, *model.graph.output)] == ["input", "logits"]
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def test_each_precision_is_written_in_the_forms_that_were_chosen_for_it(
+    tiny: Space, network: TorchNetwork, exported: Fp32File
+) -> None:
+    """Of the device's own precision they were measured; the other file has the default. The files say so."""
+    forms, images = OperatorForms(gate="resize", hidden="conv"), images_of(tiny)
+    made = fp32_file(replace(network, forms={"fp32": forms}), images)
+    small = int8_file(replace(network, forms={"fp32": forms}), made, images, Quantisation(Calibration(), images, 1.0))
+    operators, said = {}, {}
+    for name, content in (("default", exported.content), ("fp32", made.content), ("int8", small.content)):
+        model = onnx.load_model_from_string(content)
+        operators[name] = {node.op_type for node in model.graph.node}
+        said[name] = OperatorForms.model_validate_json({e.key: e.value for e in model.metadata_props}["forms"])
+    assert [name for name in operators if "Resize" in operators[name]] == ["fp32"]
+    assert said == {"default": OperatorForms(), "fp32": forms, "int8": OperatorForms()}
+    assert made.verification.max_difference <= made.verification.tolerance
 
 
 def test_the_operator_set_can_be_chosen(tiny: Space, network: TorchNetwork) -> None:
