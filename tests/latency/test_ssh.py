@@ -65,7 +65,9 @@ def test_a_model_travels_once(board: Board, quick: Device, model: Path) -> None:
     result = bench(model, board.device(quick), runs=30)
     kept = board.models / f"{result.model_sha256}.onnx"
     assert kept.read_bytes() == model.read_bytes()
-    assert len(result.measurement.samples_ms) == 30 and result.breakdown
+    here = bench(model, quick, runs=30)
+    assert [len(visit) for visit in result.measurement.samples_ms] == [len(v) for v in here.measurement.samples_ms]
+    assert [share.name for share in result.breakdown] == [share.name for share in here.breakdown]
     arrived = kept.stat()
     again = bench(model, board.device(quick), runs=30)
     assert again.model_sha256 == result.model_sha256
@@ -110,7 +112,10 @@ def test_a_connection_cut_again_and_again_costs_the_visits_in_hand(
     everything = [*table.evidence.parts, *table.evidence.correction.networks, *table.evidence.validation.networks]
     assert {len(one.samples_ms) for one in everything} == {20}
     lines = [json.loads(line) for line in journal.read_text().splitlines()[1:]]
-    assert Counter(Counter(line["entry"] for line in lines).values()) == {20: len(everything)}
+    made, names = Counter(line["entry"] for line in lines), {one.name for one in everything}
+    assert {made[name] for name in names} == {20}
+    # networks that only choose forms are visited half as often again
+    assert {made[name] for name in set(made) - names} <= {30}
     psutil.wait_procs(board.workers(), timeout=60)
     assert not board.workers(), "a worker that lost its connection measures on"
 
@@ -369,6 +374,7 @@ def test_devices_asks_other_machines_only_when_told(folder: Path) -> None:
 
 
 def test_a_table_from_elsewhere_is_not_silently_measured_here(board: Board, tiny: Space, quick: Device) -> None:
+    from deploynas.latency.verify import verify
     from deploynas.pipeline.rerank import device_of, differences
 
     table = dn.profile(board.device(quick), tiny)
@@ -376,3 +382,6 @@ def test_a_table_from_elsewhere_is_not_silently_measured_here(board: Board, tiny
         device_of([table])
     assert "`host`" in (raised.value.hint or "")
     assert differences(board.device(quick), [table]) is None
+    with pytest.raises(InputError, match="on another machine"):
+        verify(table)
+    assert verify(table, device=board.device(quick)).networks
