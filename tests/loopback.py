@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,11 +87,14 @@ class Board:
         found = self.server.children(recursive=True)
         return [process for process in found if "deploynas.latency.worker" in _command(process)]
 
-    def cut(self) -> None:
-        """End all connections, from the side of the board; nobody tells the workers."""
+    def cut(self) -> list[psutil.Process]:
+        """End all connections, from the side of the board; nobody tells the workers, which are returned."""
+        workers = self.workers()
         for process in self.server.children(recursive=True):
             if "deploynas.latency.worker" not in _command(process):
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # it ended with the one before
+                    process.kill()
+        return workers
 
 
 def _command(process: psutil.Process) -> list[str]:

@@ -11,7 +11,7 @@ import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bars, say
 from deploynas.cli.next_commands import after_profile
-from deploynas.cli.options import devices_option, out_option
+from deploynas.cli.options import DEFAULT_DEVICE, devices_option, out_option
 from deploynas.cli.verify_table import verify_table
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def command(
     from deploynas.space import Space
 
     if table:
-        verify_table(table, as_json)
+        verify_table(table, _given(device_names), as_json)
         return
-    devices, space = [Device.load(name) for name in device_names], Space.load(space_name)
+    devices, space = [Device.load(name) for name in device_names or [DEFAULT_DEVICE]], Space.load(space_name)
     _require_apart(devices, out)
 
     def place(device: Device) -> Path:
@@ -77,6 +77,15 @@ def command(
         raise one_error(failed)
     if not as_json:
         say(f"next: {after_profile(place(devices[0]), space, space_name)}")
+
+
+def _given(device_names: tuple[str, ...]) -> Device | None:
+    """The one device that was named, if any."""
+    from deploynas.device import Device
+
+    if len(device_names) > 1:
+        raise click.BadParameter("one at a time with --verify", param_hint="--device")
+    return Device.load(device_names[0]) if device_names else None
 
 
 def _require_apart(devices: Sequence[Device], out: Path | None) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deploynas.cli.console import print_json, print_table, progress_bar, say
 from deploynas.errors import GateError
 
+if TYPE_CHECKING:
+    from deploynas.device import Device
 
-def verify_table(path: Path, as_json: bool) -> None:
+
+def verify_table(path: Path, device: Device | None, as_json: bool) -> None:
     """On the device that the table was profiled on."""
     from deploynas.latency.table import LatencyTable
     from deploynas.latency.verify import verify
 
     table = LatencyTable.load(path)
     with progress_bar(f"timing networks of {path} again") as on_progress:
-        found = verify(table, on_progress=on_progress)
+        found = verify(table, device=device, on_progress=on_progress)
     if as_json:
         print_json(found.model_dump())
     else:

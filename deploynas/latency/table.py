@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
@@ -103,6 +104,15 @@ class Evidence(BaseModel):
     validation: Validation
     provenance: dict[str, Any]
     forms: FormChoice = FormChoice()
+
+    def device_here(self) -> Device:
+        """The device that was measured, if that was this machine."""
+        if self.provenance.get("elsewhere"):
+            raise InputError(
+                "the table was measured on another machine, and a table does not say how to reach it",
+                hint="`--device`, with the device file that names its `host`",
+            )
+        return Device.from_record(self.device)
 
 
 class LatencyRecord(BaseModel):

@@ -41,13 +41,23 @@ class Verified(BaseModel):
 
 
 def verify(
-    table: LatencyTable, *, threshold: float = 0.05, seed: int = 0, on_progress: OnProgress = silent
+    table: LatencyTable,
+    *,
+    device: Device | None = None,
+    threshold: float = 0.05,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
 ) -> Verified:
-    """Time some of the table's validation networks again, on the device that it was profiled on."""
+    """Time some of the table's validation networks again, on the device that it was profiled on.
+
+    A table does not say how a machine elsewhere is reached; the `device` with its host does.
+    """
     evidence = table.evidence
     if evidence is None:
         raise InputError("this table was not measured: there is nothing to compare with")
-    device = Device.from_record(evidence.device)
+    device = device or evidence.device_here()
+    if device.hash != evidence.device_hash:
+        raise InputError(f"the table is of other settings (`{table.device_name}`) than `{device.name}`")
     known = sorted(evidence.validation.networks, key=lambda network: network.latency_ms)
     chosen = [known[i] for i in np.linspace(0, len(known) - 1, min(NETWORKS, len(known))).astype(int)]
     facts = target_of(device).facts()

@@ -53,12 +53,7 @@ def device_of(tables: Sequence[LatencyTable]) -> Device:
         raise InputError(
             "nothing says on which device to measure latencies", hint="`--device NAME`, or a table from `profile`"
         )
-    if evidence.provenance.get("elsewhere"):
-        raise InputError(
-            "the table was measured on another machine, and a table does not say how to reach it",
-            hint="`--device`, with the device file that names its `host`",
-        )
-    return Device.model_validate(evidence.device)
+    return evidence.device_here()
 
 
 def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
