@@ -16,6 +16,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
 ROUNDS = 12  # of variances
 TRIAL_ROUNDS, TRIAL_ROWS = 3, 8_000  # of each of several starts
@@ -24,6 +25,9 @@ STEPS = 4  # of Gauss-Newton between them, at most
 LAST_STEPS = 8
 SETTLED = 1e-4  # relative change of the objective by a step
 ROUND_SETTLED = 0.2  # change of the objective by a round: a likelihood ratio that nobody would notice
+# entries of a design; below, a second thread costs more than it brings: three times the time where nobody else
+# computes, twenty-five times where both cores are busy
+WORTH_THREADS = 1_000_000
 CHUNK_ENTRIES = 4_000_000  # of the Jacobian that is in memory at once
 LEAST_VARIANCE, MOST_VARIANCE = 1e-12, 1e4
 # standard deviations of what is expected of the link, in logarithms where it is one
@@ -249,6 +253,18 @@ def _fit(
     scale: float = 1.0,
 ) -> Fitted:
     """Rounds of Gauss-Newton steps, each followed by a re-estimate of variances; the last has steps alone."""
+    with threadpool_limits(1 if design.size < WORTH_THREADS else None, "blas"):
+        return _rounds(design, state, link, kinds, rounds, scale)
+
+
+def _rounds(
+    design: np.ndarray,
+    state: _State,
+    link: tuple[np.ndarray, np.ndarray],
+    kinds: np.ndarray,
+    rounds: int,
+    scale: float,
+) -> Fitted:
     before = np.inf
     for number in range(rounds):
         last = number == rounds - 1

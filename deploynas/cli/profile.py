@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Measure again even if the table is there.")
 @click.option("--verify", "table", type=click.Path(path_type=Path), metavar="TABLE",
               help="Only time some networks of this table again: does it still hold? Exit code 3 if not.")  # fmt: skip
+@click.option("--threshold", type=click.FloatRange(0, 10, min_open=True), default=0.05, show_default=True,
+              help="With --verify: the change that counts, as a fraction.")  # fmt: skip
 @json_option
 def command(
     device_names: tuple[str, ...],
@@ -36,6 +38,7 @@ def command(
     seed: int,
     force: bool,
     table: Path | None,
+    threshold: float,
     as_json: bool,
 ) -> None:
     """Measure every block configuration of a space on a device, or on several.
@@ -51,7 +54,7 @@ def command(
     from deploynas.space import Space
 
     if table:
-        verify_table(table, _given(device_names), as_json)
+        verify_table(table, _given(device_names), threshold, as_json)
         return
     devices, space = [Device.load(name) for name in device_names or [DEFAULT_DEVICE]], Space.load(space_name)
     _require_apart(devices, out)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from deploynas.device import Device
 
 
-def verify_table(path: Path, device: Device | None, as_json: bool) -> None:
+def verify_table(path: Path, device: Device | None, threshold: float, as_json: bool) -> None:
     """On the device that the table was profiled on."""
     from deploynas.latency.table import LatencyTable
     from deploynas.latency.verify import verify
 
     table = LatencyTable.load(path)
     with progress_bar(f"timing networks of {path} again") as on_progress:
-        found = verify(table, device=device, on_progress=on_progress)
+        found = verify(table, device=device, threshold=threshold, on_progress=on_progress)
     if as_json:
         print_json(found.model_dump())
     else:

@@ -50,7 +50,7 @@ SMALLER = [
     (r"(--latency \S+\.json):[\d.]+", r"\1:1000"),  # tables that were measured so little are wrong
     (r"--min-accuracy [\d.]+", "--min-accuracy 0.001"),  # networks that were trained so little know nothing
     (r"^deploynas bench .*", r"\g<0> --runs 20"),
-    (r"^deploynas check .*", r"\g<0> --threshold 9"),  # a busy test machine is not a regression
+    (r"^deploynas (check|profile --verify) .*", r"\g<0> --threshold 9"),  # a busy test machine is not a regression
     (r"^deploynas (run|export) .*--int8.*", r"\g<0> --max-accuracy-drop 1"),
     (r"^budgets: .*", rf"\g<0>\neffort: {EFFORT}"),
 ]
