@@ -56,10 +56,9 @@ class Case:
     shapes: Shapes = field(default_factory=dict)
     values: Values = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
+    def name(self, whole_path: bool = False) -> str:
         given = [f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items()]
-        return " ".join([self.model.name, *given])
+        return " ".join([self.model.as_posix() if whole_path else self.model.name, *given])
 
     def entry(self, key: str) -> Entry:
         values = {name: list(numbers) for name, numbers in self.values.items()}
@@ -98,15 +97,24 @@ def bench_together(
     entries = [case.entry(f"file/{i}") for i, case in enumerate(cases)]
     timed = time_files(entries, device, runs, on_progress=on_progress)
     after = target.facts()
+    names = _names(cases)
     results = tuple(
-        _result(case, content, one, target, before, after)
-        for case, content, one in zip(cases, contents, timed, strict=True)
+        _result(case, name, content, one, target, before, after)
+        for case, name, content, one in zip(cases, names, contents, timed, strict=True)
     )
-    ratios = [ratio_of(cases[0].name, case.name, timed[0], one) for case, one in zip(cases, timed, strict=True)]
+    ratios = [ratio_of(names[0], name, timed[0], one) for name, one in zip(names, timed, strict=True)]
     return Benched(results, tuple(ratios[1:]))
 
 
-def _result(case: Case, content: bytes, timed: TimedFile, target: Target, before: Facts, after: Facts) -> BenchResult:
+def _names(cases: Sequence[Case]) -> list[str]:
+    """Without folders, unless that would give two of them one name."""
+    short = [case.name() for case in cases]
+    return short if len(set(short)) == len(cases) else [case.name(whole_path=True) for case in cases]
+
+
+def _result(
+    case: Case, name: str, content: bytes, timed: TimedFile, target: Target, before: Facts, after: Facts
+) -> BenchResult:
     device, timing = target.device, timed.timing
     samples = np.concatenate(timed.measurement.samples_ms)
     shares = target.breakdown(case.model.resolve(), case.shapes, case.values)
@@ -117,7 +125,7 @@ def _result(case: Case, content: bytes, timed: TimedFile, target: Target, before
         device=device.describe(),
         device_hash=device.hash,
         timing=timing,
-        measurement=_as_tables_are_made(timed.measurement, device).model_copy(update={"name": case.name}),
+        measurement=_as_tables_are_made(timed.measurement, device).model_copy(update={"name": name}),
         processes=list(timed.processes),
         percentiles_ms={f"p{p}": float(np.percentile(samples, p)) for p in PERCENTILES},
         mean_ms=timing.clock.mean_ms,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from deploynas import graph
 from deploynas.cli import COMMANDS
@@ -96,6 +97,69 @@ def test_bench_and_check_work_together(folder: Path) -> None:
     assert checked.returncode == 0
     assert json.loads(checked.stdout)["schema"] == "deploynas/comparison"
     assert (folder / "check.md").read_text().startswith("**")
+
+
+def test_bench_compares_files_and_numbers_of_threads(folder: Path) -> None:
+    (folder / "other").mkdir(exist_ok=True)
+    (folder / "other" / "small.onnx").write_bytes((folder / "small.onnx").read_bytes())
+    common = ["--device", "fast.yaml", "--runs", "30", "--max-latency-ms", "5000"]
+    done = run(folder, "bench", "small.onnx", "other/small.onnx", *common, "--out", "both.json")
+    assert done.returncode == 0, done.stderr
+    both = json.loads((folder / "both.json").read_text())
+    assert both["schema"] == "deploynas/bench-comparison" and len(both["results"]) == 2
+    assert both["ratios"][0]["base"] == "small.onnx" and both["ratios"][0]["other"] == "other/small.onnx"
+    assert any(words in done.stderr for words in ("no difference larger than", "times faster", "times slower"))
+    done = run(folder, "bench", "small.onnx", "--threads", "1,2", *common, "--json")
+    assert [result["device"]["threads"] for result in json.loads(done.stdout)["results"]] == [1, 2]
+
+
+def test_bench_takes_values_and_several_shapes(folder: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "time"])
+    rate = helper.make_tensor_value_info("sr", TensorProto.INT64, [])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes = [
+        helper.make_node("Cast", ["sr"], ["rate"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["x", "rate"], ["y"]),
+    ]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", [x, rate], [y]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    model.ir_version = 8
+    onnx.save(model, folder / "voice.onnx")
+    given = ["--shape", "x=1,256", "--shape", "x=1,512", "--input", "sr=16000"]
+    done = run(folder, "bench", "voice.onnx", "--device", "fast.yaml", "--runs", "10", *given, "--json")
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)["results"]
+    assert [result["inputs"]["shapes"]["x"] for result in results] == [[1, 256], [1, 512]]
+    assert all(result["inputs"]["values"] == {"sr": [16000]} for result in results)
+
+
+@pytest.mark.parametrize(
+    ("device", "arguments", "code"),
+    [
+        ("fast.yaml", ["--max-latency-ms", "5000"], 0),
+        ("fast.yaml", ["--max-latency-ms", "0.0000001"], 3),
+        ("impossible.yaml", [], 3),
+    ],
+)
+def test_bench_gates_by_itself(device: str, arguments: list[str], code: int, folder: Path) -> None:
+    (folder / "impossible.yaml").write_text(FAST.replace("latency_ms: 5", "latency_ms: 0.0000001"))
+    done = run(folder, "bench", "small.onnx", "--device", device, "--runs", "10", *arguments)
+    assert done.returncode == code, done.stderr
+    assert ("is held" if code == 0 else "is missed") in done.stderr
+
+
+def test_a_table_is_verified(folder: Path) -> None:
+    """That of this machine holds, as far as so few visits can tell; one of networks 100 times as fast does not."""
+    done = run(folder, "profile", "--verify", "table.json", "--threshold", "9", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "holds"
+    table = json.loads((folder / "table.json").read_text())
+    for network in table["evidence"]["validation"]["networks"]:
+        network["latency_ms"] /= 100
+    (folder / "wrong.json").write_text(json.dumps(table))
+    done = run(folder, "profile", "--verify", "wrong.json")
+    assert done.returncode == 3 and "no longer holds" in done.stderr and "--force" in done.stderr
 
 
 def test_check_fails_with_code_3_on_a_regression(folder: Path) -> None:
