@@ -35,8 +35,9 @@ def patiently(
 
 
 def worth_waiting(timing: Timing, budget_ms: float, device: Device) -> bool:
-    """The clock misses the budget, and others computed meanwhile."""
-    return outcome_of(timing, budget_ms, device.budget) != "held" and timing.disturbance > QUIET
+    """The budget is not held, others computed meanwhile, and without them it might be."""
+    might_be_held = timing.undisturbed.interval_ms[0] <= budget_ms
+    return might_be_held and outcome_of(timing, budget_ms, device.budget) != "held" and timing.disturbance > QUIET
 
 
 def timing_of(benches: Benches, device: Device) -> Timing:
