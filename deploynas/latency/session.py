@@ -116,7 +116,7 @@ class Session:
 
 
 def _waited_ms(wall_ns: int, computed_ns: int) -> float:
-    """How long others had the core. A virtual machine may settle accounts late: one that leaves nothing is not believed."""
+    """How long others had the core. Virtual machines settle accounts late: one that leaves nothing is not believed."""
     waited = wall_ns - computed_ns
     return round(waited / 1e6, 5) if LEAST_WAIT_NS < waited < wall_ns else 0.0
 
