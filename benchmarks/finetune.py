@@ -137,7 +137,7 @@ class Arms:
     def compared(self, seeds: int, randoms: int) -> dict[str, object]:
         found, rivals = self.found, Rivals.of(self.found, self.estimator, self.table)
         networks = [found, *rivals.uniform, *rivals.random]
-        timed = measure_networks(self.device, self.table.space, networks)
+        timed = measure_networks(self.device, self.table.space, networks, forms=self.table.forms)
         latency = dict(zip(networks, (m.latency_ms for m in timed), strict=True))
         uniform = [n for n in rivals.uniform if latency[n] <= NO_SLOWER * latency[found]][:1]
         random = sorted(rivals.random, key=lambda n: abs(latency[n] / latency[found] - 1))[:randoms]

@@ -294,7 +294,7 @@ class Timed:
 def timed_together(device: Device, table: dn.LatencyTable, rows: Sequence[AtBudget], folder: Path) -> list[Timed]:
     ours = [(f"found, {row.budget_ms:g} ms", row.found) for row in rows]
     ours += [(f"best uniform, {row.budget_ms:g} ms", row.uniform) for row in rows if row.uniform]
-    entries = [network_entry(name, table.space.architecture(one.choices)) for name, one in ours]
+    entries = [network_entry(name, table.space.architecture(one.choices), table.forms) for name, one in ours]
     for name in PUBLISHED:
         entries.append(Entry(key=name, kind="file", path=str(timm_file(name, folder))))
     measured = measure_entries(device, entries, space=table.space)

@@ -3,7 +3,9 @@
     python benchmarks/latency_table.py                    # cpu-1t, imagenet, default effort, 60 networks
     python benchmarks/latency_table.py --load             # the same with a busy loop on another core
     python benchmarks/latency_table.py --device cpu-all
+    python benchmarks/latency_table.py --space ofa-mbv3   # with an estimator that ships: frontier networks too
 
+Where an estimator ships for the space, half of the networks are of its frontier: those that a search would choose.
 Prints our prediction beside the plain sum of isolated blocks, and beside MACs with a line fitted on the same
 calibration networks. A shared machine changes its speed between the profile and the test, so the table's own
 validation networks are timed again, interleaved with the new ones: `machine` is how much slower they are now, and
@@ -26,6 +28,7 @@ import numpy as np
 from scipy.stats import kendalltau
 
 import deploynas as dn
+from deploynas.accuracy.shipped_estimators import SHIPPED
 from deploynas.costs import Costs
 from deploynas.files import now
 from deploynas.latency.hardware import hardware, load_average, versions
@@ -53,21 +56,27 @@ def main() -> None:
             for network in [*table.evidence.correction.networks, *table.evidence.validation.networks]
         }
         networks = [a for a in (space.sample(rng) for _ in range(2 * arguments.networks)) if a.choices not in fitted]
-        networks = networks[: arguments.networks]
+        optimal = _frontier_networks(table, arguments.networks // 2)
+        networks = [*networks[: arguments.networks - len(optimal)], *optimal]
         anchors = table.evidence.validation.networks
         together = [*networks, *(space.architecture(anchor.choices) for anchor in anchors)]
         # the truth deserves more visits; not more processes, or a low percentile would find a faster one
         careful = device.effort.model_copy(update={"visits": 4 * device.effort.visits})
         patient = device.model_copy(update={"effort": careful})
-        test = measure_networks(patient, space, together, seed=1)
+        test = measure_networks(patient, space, together, forms=table.forms, seed=1)
     finally:
         if burner:
             burner.kill()
     timed = np.array([measurement.latency_ms for measurement in test])
     measured, again = timed[: len(networks)], timed[len(networks) :]
     machine = float(np.median(again / [anchor.latency_ms for anchor in anchors]))
-    rows = [
-        _row("deploynas table", [table.predict(a) for a in networks], measured, machine),
+    rows = [_row("deploynas table", [table.predict(a) for a in networks], measured, machine)]
+    if optimal:
+        random = len(networks) - len(optimal)
+        predicted = [table.predict(a) for a in networks]
+        rows.append(_row("  its random networks", predicted[:random], measured[:random], machine))
+        rows.append(_row("  its frontier networks", predicted[random:], measured[random:], machine))
+    rows += [
         _row("plain sum of isolated blocks", _plain_sum(table, networks), measured, machine),
         _row("MACs, line fitted on the calibration networks", _macs(table, networks), measured, machine),
     ]
@@ -95,6 +104,15 @@ def main() -> None:
     RESULTS.write_text(json.dumps([*runs, run], indent=1) + "\n")
 
 
+def _frontier_networks(table: dn.LatencyTable, count: int) -> list[dn.Architecture]:
+    """Of the estimator that ships for the space, spread over the frontier; none where none ships."""
+    name = next((name for name, one in SHIPPED.items() if one.space == table.space.name), None)
+    if name is None or not count:
+        return []
+    points = dn.frontier(table.space, dn.load_estimator(name), table).thin(count)
+    return [point.architecture for point in points]
+
+
 def _slowdown(measurements: Sequence[Measurement]) -> dict[str, float]:
     """How disturbed the machine was: by what factor it was slower than undisturbed, at the quartiles of the visits."""
     slow = np.concatenate([measurement.slowdown for measurement in measurements])
@@ -106,6 +124,9 @@ def _row(name: str, predicted: list[float] | np.ndarray, measured: np.ndarray, m
     at_its_speed = np.abs(machine * np.asarray(predicted) / measured - 1)
     return {
         "predictor": name,
+        "within_5": float((error <= 0.05).mean()),
+        "within_10": float((error <= 0.1).mean()),
+        "within_5_at_its_speed": float((at_its_speed <= 0.05).mean()),
         "mean_error": float(error.mean()),
         "max_error": float(error.max()),
         "mean_error_at_its_speed": float(at_its_speed.mean()),
@@ -147,13 +168,16 @@ def _print(run: dict) -> None:
     disturbed = {when: f"{100 * (slow['p50'] - 1):.0f} %" for when, slow in run["slowdown"].items()}
     print(f"disturbed: {disturbed['profile']} during the profile, {disturbed['test']} during the test")
     print(f"machine: {100 * (run['machine'] - 1):+.1f} % slower than during the profile, disturbances taken out\n")
-    print("| predictor | mean error | worst | mean at its speed | worst at its speed | Kendall tau |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print(
+        "| predictor | within 5 % | within 10 % | mean error | worst | mean at its speed | worst at its speed | tau |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for row in run["predictors"]:
         errors = [
             row[name] for name in ("mean_error", "max_error", "mean_error_at_its_speed", "max_error_at_its_speed")
         ]
-        cells = " | ".join(f"{100 * error:.2f} %" for error in errors)
+        shares = [f"{100 * row[name]:.1f} %" for name in ("within_5", "within_10")]
+        cells = " | ".join([*shares, *(f"{100 * error:.2f} %" for error in errors)])
         print(f"| {row['predictor']} | {cells} | {row['kendall_tau']:.3f} |")
 
 

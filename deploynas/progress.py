@@ -7,5 +7,19 @@ from collections.abc import Callable
 OnProgress = Callable[[float, str], None]
 
 
+class Progress:
+    """Remembers how far it is, for words in between that have no fraction of their own."""
+
+    def __init__(self, on_progress: OnProgress) -> None:
+        self._on_progress, self._fraction = on_progress, 0.0
+
+    def __call__(self, fraction: float, what: str) -> None:
+        self._fraction = fraction
+        self._on_progress(fraction, what)
+
+    def waiting(self, words: str) -> None:
+        self._on_progress(self._fraction, words)
+
+
 def silent(fraction: float, what: str) -> None:
     """The default: nobody is watching."""

@@ -243,7 +243,7 @@ def test_the_recorded_comparison_is_made_again() -> None:
     assert (row.name, row.base_ms, row.new_ms, row.verdict) == (
         *(expected.name, expected.base_ms, expected.new_ms, expected.verdict),
     )
-    assert row.p_value == pytest.approx(expected.p_value)
+    assert expected.p_value > 0.5 > row.p_value  # recorded of "not slower"; since then of the change's own direction
 
 
 def test_two_tables_of_different_devices_are_not_compared() -> None:

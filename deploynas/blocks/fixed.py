@@ -84,7 +84,6 @@ class Head:
         y = to.conv(f"{name}/features", x, self.features, activation=self.activation)
         y = to.flatten(f"{name}/flatten", to.global_pool(f"{name}/pool", y))
         if self.hidden:
-            # a matrix product, not a 1x1 convolution: 1.7 times faster at batch 8 on CPU
             y = to.linear(f"{name}/hidden", y, self.hidden, activation=self.activation, bias=self.hidden_bias)
         return to.linear(f"{name}/classifier", y, self.classes)
 

@@ -17,6 +17,7 @@ from deploynas.cli.options import out_option
     "--threshold", default=0.1, show_default=True, type=float, help="Slowdown that counts, as a fraction of BASE."
 )
 @click.option("--any-hardware", is_flag=True, help="Compare results of different machines.")
+@click.option("--rows", default=40, show_default=True, type=click.IntRange(1), help="Entries to print at most.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write a Markdown report.")
 @out_option("Also write the result as JSON.")
 @json_option
@@ -25,6 +26,7 @@ def command(
     new: Path,
     threshold: float,
     any_hardware: bool,
+    rows: int,
     markdown: Path | None,
     out: Path | None,
     as_json: bool,
@@ -34,7 +36,7 @@ def command(
     Fails (exit code 3) only when NEW is slower than BASE by more than the threshold and significantly so.
     """
     from deploynas.files import write_bytes, write_json
-    from deploynas.latency.comparison import compare
+    from deploynas.latency.comparison import LEGEND, compare
 
     result = compare(base, new, threshold=threshold, any_hardware=any_hardware)
     document = result.model_dump(by_alias=True)
@@ -47,8 +49,7 @@ def command(
     if as_json:
         print_json(document)
     else:
-        notable = [row for row in result.rows if row.verdict != "same"] or result.rows
-        worst = sorted(notable, key=lambda row: -row.change)[:20]
+        worst = sorted(result.rows, key=lambda row: (row.verdict == "same", -row.change))
         print_table(
             ["entry", "base ms", "new ms", "change", "p", "verdict"],
             [
@@ -60,12 +61,17 @@ def command(
                     f"{row.p_value:.2g}",
                     row.verdict,
                 )
-                for row in worst
+                for row in worst[:rows]
             ],
         )
+        if len(worst) > rows:
+            say(f"{len(worst) - rows} more entries are not shown (`--rows {len(worst)}` shows all)")
         counts = {v: sum(row.verdict == v for row in result.rows) for v in ("slower", "inconclusive", "same", "faster")}
         say(", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count))
+        say(LEGEND)
+    for note in result.notes:
+        say(f"note: {note}")
     say(f"verdict: {result.verdict} (threshold {100 * threshold:g} %)")
-    if result.verdict == "inconclusive":
-        say("hint: measure again on a quieter machine, or with more effort in the device file")
+    for reason in result.reasons:
+        say(f"inconclusive: {reason}")
     return 3 if result.verdict == "slower" else 0

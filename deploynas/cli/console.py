@@ -51,8 +51,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
 @contextmanager
 def progress_bar(title: str) -> Iterator[OnProgress]:
     """A bar with the time left on a terminal; off one, a plain line every ten seconds."""
+    with progress_bars([title]) as [on_progress]:
+        yield on_progress
+
+
+@contextmanager
+def progress_bars(titles: Sequence[str]) -> Iterator[list[OnProgress]]:
+    """A bar for each of several things that are done at the same time."""
     if not sys.stderr.isatty():
-        yield _plain_lines(title)
+        yield [_plain_lines(title) for title in titles]
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -65,8 +72,12 @@ def progress_bar(title: str) -> Iterator[OnProgress]:
         TextColumn("{task.fields[what]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0, what="")
-        yield lambda fraction, what: bar.update(task, completed=fraction, what=what)
+
+        def reporter(title: str) -> OnProgress:
+            task = bar.add_task(title, total=1.0, what="")
+            return lambda fraction, what: bar.update(task, completed=fraction, what=what)
+
+        yield [reporter(title) for title in titles]
 
 
 def _plain_lines(title: str) -> OnProgress:

@@ -13,22 +13,26 @@ if TYPE_CHECKING:
     from deploynas.device import Device
 
 READY = "ready"
+ELSEWHERE = "elsewhere; `--connect` asks"
 
 
 @click.command("devices")
+@click.option("--connect", is_flag=True, help="Ask the machines of devices that are elsewhere, too.")
 @json_option
-def command(as_json: bool) -> None:
-    """List device profiles and whether this machine can run them; and the spaces and estimators that ship."""
+def command(connect: bool, as_json: bool) -> None:
+    """List device profiles and whether their machine can run them; and the spaces and estimators that ship."""
     from deploynas.accuracy.shipped_estimators import SHIPPED
     from deploynas.device import device_files
     from deploynas.latency.hardware import hardware
     from deploynas.space import PRESETS
 
-    listed = [(name, path, *_examined(path)) for name, path in device_files().items()]
+    listed = [(name, path, *_examined(path, connect)) for name, path in device_files().items()]
     found = hardware()
     if as_json:
         rows = [
-            {**device.describe(), "hash": device.hash, "status": status} if device else {"name": name, "status": status}
+            {**device.describe(), "host": device.host, "hash": device.hash, "status": status}
+            if device
+            else {"name": name, "status": status}
             for name, _, device, status in listed
         ]
         estimators = [{"name": e.name, "space": e.space, "about": e.about} for e in SHIPPED.values()]
@@ -36,11 +40,11 @@ def command(as_json: bool) -> None:
         return
     say(f"this machine: {found.processor}, {found.cores} cores, {found.memory_gib} GiB")
     print_table(
-        ["device", "provider", "threads", "batch", "precision", "statistic", "status"],
+        ["device", "host", "provider", "threads", "batch", "precision", "statistic", "status"],
         [
-            (d.name, d.provider, d.threads, d.batch, d.precision, d.statistic, status)
+            (d.name, d.host or "", d.provider, d.threads, d.batch, d.precision, d.statistic, status)
             if d
-            else (name, *[""] * 5, f"broken: {path}")
+            else (name, *[""] * 6, f"broken: {path}")
             for name, path, d, status in listed
         ],
     )
@@ -58,18 +62,20 @@ def command(as_json: bool) -> None:
             say(f"  or: deploynas profile --device {simplest} --space {one.space}, then search with {one.name}")
 
 
-def _examined(path: Path) -> tuple[Device | None, str]:
-    """The device, unless its file is broken, and whether this machine can run it."""
+def _examined(path: Path, connect: bool) -> tuple[Device | None, str]:
+    """The device, unless its file is broken, and whether its machine can run it."""
     from deploynas.device import Device
-    from deploynas.errors import InputError
+    from deploynas.errors import DeployNASError, InputError
     from deploynas.latency.target import target_of
 
     try:
         device = Device.load(path)
     except InputError as error:
         return None, f"broken: {error.message}"
+    if device.host and not connect:
+        return device, ELSEWHERE
     try:
         target_of(device).facts()
         return device, READY
-    except InputError as error:
+    except DeployNASError as error:
         return device, error.message.removeprefix(f"device `{device.name}` ")

@@ -34,8 +34,15 @@ def out_option(help: str, folder: bool = False, default: Path | None = None) -> 
     return click.option("-o", "--out", type=kind, default=default, show_default=default is not None, help=help)
 
 
+DEFAULT_DEVICE = "cpu-1t"
 device_option = click.option(
-    "--device", "device_name", default="cpu-1t", show_default=True, help="Name in devices/, or a YAML file."
+    "--device", "device_name", default=DEFAULT_DEVICE, show_default=True, help="Name in devices/, or a YAML file."
+)
+devices_option = click.option(
+    "--device",
+    "device_names",
+    multiple=True,
+    help=f"Name in devices/, or a YAML file; repeatable.  [default: {DEFAULT_DEVICE}]",
 )
 supernet_help = "Folder of a run, a folder that holds w_star, or w_star.safetensors."
 

@@ -185,7 +185,7 @@ def _time(document: SearchFile, tables: Sequence[LatencyTable], device_name: str
     if doubt:
         say(f"warning: {doubt}")
     with progress_bar(f"timing on {device.name}") as on_progress:
-        time_networks(document, device, on_progress)
+        time_networks(document, device, tables, on_progress)
 
 
 def _refined(

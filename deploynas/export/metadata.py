@@ -1,6 +1,7 @@
 """What an exported file says about itself, in ONNX `metadata_props`: enough to use it without anything else.
 
-`preprocessing`, `labels` and `provenance` are JSON; `architecture`, `space` and `space_hash` come from `graph/`.
+`preprocessing`, `labels`, `provenance` and `forms` (of operators) are JSON; `architecture`, `space` and `space_hash`
+come from `graph/`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import nn
 
@@ -12,7 +13,7 @@ from deploynas.export.calibration import Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
 from deploynas.export.verification import ImageStream, Verification, check, onnx_accuracy, verify
-from deploynas.graph import OPSET
+from deploynas.graph import DEFAULT_FORMS, OPSET, OperatorForms
 from deploynas.space import Architecture
 
 
@@ -39,6 +40,19 @@ class TorchNetwork:
     architecture: Architecture
     metadata: Metadata
     opset: int = OPSET
+    # by precision, where a device chose them: what is fast in fp32 may be slow in 8 bits
+    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
+
+    def forms_in(self, precision: str) -> OperatorForms:
+        return self.forms.get(precision, DEFAULT_FORMS)
+
+    def about(self, precision: str, calibration: Calibration | None = None) -> dict[str, str]:
+        """What the file says about itself."""
+        return {
+            **graph.network_metadata(self.architecture.space, self.architecture),
+            **self.metadata.props(precision, calibration),
+            "forms": self.forms_in(precision).model_dump_json(),
+        }
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,8 @@ def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
     architecture = network.architecture
     parts = architecture.space.parts(architecture)
-    about = {**graph.network_metadata(architecture.space, architecture), **network.metadata.props("fp32")}
-    written = graph.chain(parts, folded_weights(network.model, parts), graph.Form(None, opset=network.opset), about)
+    form = graph.Form(None, opset=network.opset, operators=network.forms_in("fp32"))
+    written = graph.chain(parts, folded_weights(network.model, parts), form, network.about("fp32"))
     content = written.SerializeToString()
     return Fp32File(content, verify(network.model, content, validation))
 
@@ -67,12 +81,8 @@ def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, ho
     weights = folded_weights(network.model, parts)
     plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
     ranges = activation_ranges(plain, how.images, calibration.method)
-    form = graph.Form(None, "int8", network.opset, ranges, calibration.per_channel)
-    about = {
-        **graph.network_metadata(architecture.space, architecture),
-        **network.metadata.props("int8", calibration),
-    }
-    written = graph.chain(parts, weights, form, about)
+    form = graph.Form(None, "int8", network.opset, ranges, calibration.per_channel, network.forms_in("int8"))
+    written = graph.chain(parts, weights, form, network.about("int8", calibration))
     content = written.SerializeToString()
     check(content)
     accuracy = onnx_accuracy(content, validation)

@@ -15,21 +15,26 @@ from deploynas.graph.network import (
     chain_shapes,
     network,
     network_metadata,
+    nodes,
     random_bytes,
     weight_shapes,
 )
+from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.writer import OPSET
 
 __all__ = [
+    "DEFAULT_FORMS",
     "INPUT",
     "OPSET",
     "OUTPUT",
     "Form",
+    "OperatorForms",
     "block",
     "chain",
     "chain_shapes",
     "network",
     "network_metadata",
+    "nodes",
     "random_bytes",
     "weight_shapes",
 ]

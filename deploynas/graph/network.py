@@ -12,6 +12,7 @@ import onnx
 from deploynas.blocks import Part
 from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
+from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.quantized import QuantizedWriter, Ranges
 from deploynas.graph.writer import OPSET, GraphWriter, WeightSource
 from deploynas.space import Architecture, Space
@@ -31,6 +32,7 @@ class Form:
     opset: int = OPSET
     ranges: Ranges | None = None  # int8: tensor names to (low, high); None: plausible ones, where only speed counts
     per_channel: bool = True  # int8: weights have a scale per output channel, or one per tensor
+    operators: OperatorForms = DEFAULT_FORMS
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -42,8 +44,8 @@ class Form:
 
     def writer(self, weights: WeightSource) -> GraphWriter:
         if self.precision == "int8":
-            return QuantizedWriter(weights, self.ranges, self.per_channel)
-        return GraphWriter(weights)
+            return QuantizedWriter(weights, self.ranges, self.per_channel, self.operators)
+        return GraphWriter(weights, self.operators)
 
 
 def network(
@@ -95,6 +97,13 @@ def chain(
 def random_bytes(parts: Sequence[tuple[str, Part]], form: Form = Form()) -> bytes:
     """A chain with random weights; what a runtime loads, and faster than the message."""
     return _bytes(parts, None, form)
+
+
+def nodes(parts: Sequence[tuple[str, Part]], form: Form = Form()) -> list[onnx.NodeProto]:
+    """The operators of a chain; two forms with equal ones are one graph."""
+    writer = form.writer(_random_weights)
+    _write(writer, parts)
+    return writer.nodes
 
 
 def weight_shapes(space: Space, architecture: Architecture) -> dict[str, tuple[int, ...]]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
+from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.writer import GraphWriter, WeightSource
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -30,8 +31,14 @@ class QuantizedWriter(GraphWriter):
     `ranges` maps the name of every activation (as in the fp32 graph) to its (low, high); None for plausible ones.
     """
 
-    def __init__(self, weights: WeightSource, ranges: Ranges | None = None, per_channel: bool = True) -> None:
-        super().__init__(weights)
+    def __init__(
+        self,
+        weights: WeightSource,
+        ranges: Ranges | None = None,
+        per_channel: bool = True,
+        forms: OperatorForms = DEFAULT_FORMS,
+    ) -> None:
+        super().__init__(weights, forms)
         self.ranges = ranges
         self.per_channel = per_channel  # weights: a scale an output channel, or the same one for all
         self._scales: dict[str, float] = {}  # of each value, by the name it is read under
@@ -46,6 +53,8 @@ class QuantizedWriter(GraphWriter):
             return self._quantized(super().activate(x, activation), activation or "linear")
         if activation not in ("swish", "hard_swish", "hard_sigmoid"):
             raise InputError(f"no activation `{activation}` in 8 bits")
+        if activation == "hard_sigmoid" and self.forms.hard_sigmoid == "bias" and f"{x.name}/bias" in self.initializers:
+            return self._shifted_gate(x)
         self._quantize(x, "linear")
         name = f"{x.name}/act"
         gate = Tensor(f"{name}/gate", x.channels, x.height, x.width)
@@ -59,21 +68,43 @@ class QuantizedWriter(GraphWriter):
         self._node("Mul", name, [self._read(x).name, gate.name])
         return self._quantized(Tensor(name, x.channels, x.height, x.width), "linear")
 
+    def _shifted_gate(self, x: Tensor) -> Tensor:
+        """The hard sigmoid of what a convolution leaves, as its own quantisation.
+
+        x + 3 in steps of 6 / 255 saturates at 0 and 6; the same bytes in steps of 1 / 255 are the gate.
+        """
+        bias = f"{x.name}/bias"
+        self.initializers[bias] = _int32(self.initializers[bias] + 3 / self.initializers[f"{bias}/scale"])
+        zero = self._constant(f"{x.name}/zero", np.asarray(0, np.uint8))
+        wide = self._constant(f"{x.name}/scale", np.asarray(6 / 255, np.float32))
+        self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, wide, zero])
+        read = _reading(f"{x.name}/act/gate")
+        narrow = self._constant(f"{x.name}/act/gate/scale", np.asarray(1 / 255, np.float32))
+        self._node("DequantizeLinear", read, [f"{x.name}/quantized", narrow, zero])
+        self._scales[read] = 1 / 255
+        return Tensor(read, x.channels, x.height, x.width)
+
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         return self._quantized(super().average_pool(name, self._entering(x), kernel, stride), "linear")
 
     def global_pool(self, name: str, x: Tensor) -> Tensor:
         return self._quantized(super().global_pool(name, x), "linear")
 
-    def flatten(self, name: str, x: Tensor) -> Tensor:
-        y = super().flatten(name, x)
+    def _flatten_now(self, name: str, x: Tensor) -> Tensor:
+        y = super()._flatten_now(name, x)
         return self._quantized(y, "linear", range_of=_plain(x.name))
+
+    def _last_is_conv(self) -> bool:
+        return False  # an integer convolution leaves 8 bits; logits stay in float
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         return self._quantized(super().add(name, self._entering(x), y), "linear")
 
     def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
         return self._quantized(super().scale(name, x, gate), "linear")
+
+    def _every_pixel(self, name: str, gate: Tensor, x: Tensor) -> Tensor:
+        return self._quantized(super()._every_pixel(name, gate, x), "gate")
 
     def _entering(self, x: Tensor) -> Tensor:
         """The network's own input comes in float."""
@@ -131,13 +162,15 @@ class QuantizedWriter(GraphWriter):
             self._read_names.add("half")
         return "half"
 
-    def _parameters(self, name: str, shape: tuple[int, ...], x: str, bias: bool = True) -> list[str]:
+    def _parameters(
+        self, name: str, shape: tuple[int, ...], x: str, bias: bool = True, stored: tuple[int, ...] | None = None
+    ) -> list[str]:
         weight = self.weights(f"{name}/weight", shape)
         scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / 127
         if not self.per_channel:
             scale = np.full_like(scale, scale.max())
         rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1)))
-        read = [self._dequantized(f"{name}/weight", rounded.astype(np.int8), scale)]
+        read = [self._dequantized(f"{name}/weight", rounded.astype(np.int8).reshape(stored or shape), scale)]
         if bias:
             bias_scale = scale * self._scales[x]
             value = _int32(self.weights(f"{name}/bias", shape[:1]) / bias_scale)

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from deploynas.blocks.geometry import strided
 from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
+from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.wire import with_weights
 
 OPSET = 17  # HardSwish (14) as one operator, which the runtime fuses into convolutions
@@ -28,10 +29,13 @@ WeightSource = Callable[[str, tuple[int, ...]], np.ndarray]
 class GraphWriter:
     """Collects nodes and initialisers, then makes a model of them."""
 
-    def __init__(self, weights: WeightSource) -> None:
+    def __init__(self, weights: WeightSource, forms: OperatorForms = DEFAULT_FORMS) -> None:
         self.weights = weights
+        self.forms = forms
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: dict[str, np.ndarray] = {}
+        self._declared: list[Tensor] = []  # values whose shape the model states
+        self._flattened_later: dict[str, str] = {}  # by the value's name: the name of the `Flatten` to come
 
     def conv(
         self,
@@ -60,10 +64,30 @@ class GraphWriter:
         return self.activate(out, activation)
 
     def linear(self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True) -> Tensor:
+        later = self._flattened_later.pop(x.name, None)
+        if later is not None and activation:
+            y = self.activate(self._pixel_linear(name, x, outputs, bias), activation)
+            self._flattened_later[y.name] = later
+            return y
+        if later is not None and self._last_is_conv():
+            return self._flatten_now(later, self._pixel_linear(name, x, outputs, bias))
+        if later is not None:
+            x = self._flatten_now(later, x)
         inputs = [x.name, *self._parameters(name, (outputs, x.channels), x.name, bias)]
         self._node("Gemm", name, inputs, transB=1)
         y = Tensor(name, outputs)
         return self.activate(y, activation) if activation else y
+
+    def _last_is_conv(self) -> bool:
+        """Whether a dense layer without activation, which is the classifier, is written as a convolution."""
+        return self.forms.dense == "conv"
+
+    def _pixel_linear(self, name: str, x: Tensor, outputs: int, bias: bool) -> Tensor:
+        """A matrix product as a convolution of one pixel; its weight is still asked for as the matrix it is."""
+        shape = (outputs, x.channels)
+        inputs = [x.name, *self._parameters(name, shape, x.name, bias, stored=(*shape, 1, 1))]
+        self._node("Conv", name, inputs, kernel_shape=[1, 1])
+        return Tensor(name, outputs)
 
     def activate(self, x: Tensor, activation: str | None) -> Tensor:
         name = f"{x.name}/act"
@@ -95,6 +119,13 @@ class GraphWriter:
         return Tensor(name, x.channels)
 
     def flatten(self, name: str, x: Tensor) -> Tensor:
+        if self.forms.dense != "gemm" and x.height * x.width == 1:
+            # one pixel is a vector already: dense layers that are convolutions come first
+            self._flattened_later[x.name] = name
+            return x
+        return self._flatten_now(name, x)
+
+    def _flatten_now(self, name: str, x: Tensor) -> Tensor:
         self._node("Flatten", name, [x.name])
         return Tensor(name, x.channels * x.height * x.width)
 
@@ -104,8 +135,21 @@ class GraphWriter:
 
     def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
         """x times a gate per channel."""
+        if self.forms.gate == "resize" and x.height * x.width > 1:
+            gate = self._every_pixel(f"{name}/gate", gate, x)
         self._node("Mul", name, [x.name, gate.name])
         return Tensor(name, x.channels, x.height, x.width)
+
+    def _every_pixel(self, name: str, gate: Tensor, x: Tensor) -> Tensor:
+        """The gate once for each pixel of x."""
+        scales = self._constant(f"{name}/scales", np.asarray([1, 1, x.height, x.width], np.float32))
+        # the one kind of resize that the runtime has in its blocked layout
+        how = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        self._node("Resize", name, [gate.name, "", scales], **how)
+        wide = Tensor(name, gate.channels, x.height, x.width)
+        # inference loses a free batch in `Resize`, and then the runtime cannot tell that both factors have one shape
+        self._declared.append(wide)
+        return wide
 
     def finish(self, y: Tensor, name: str) -> Tensor:
         """Give the last value the name that callers of the model will use."""
@@ -120,6 +164,10 @@ class GraphWriter:
             "deploynas",
             [helper.make_tensor_value_info(x.name, TensorProto.FLOAT, [first, x.channels, x.height, x.width])],
             [helper.make_tensor_value_info(y.name, TensorProto.FLOAT, output_shape)],
+            value_info=[
+                helper.make_tensor_value_info(v.name, TensorProto.FLOAT, [first, v.channels, v.height, v.width])
+                for v in self._declared
+            ],
         )
         ir_version = max([8] + [ir for first_opset, ir in IR_VERSIONS if opset >= first_opset])
         model = helper.make_model(
@@ -134,10 +182,20 @@ class GraphWriter:
     def _node(self, kind: str, name: str, inputs: list[str], **attributes: Any) -> None:
         self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
 
-    def _parameters(self, name: str, shape: tuple[int, ...], x: str, bias: bool = True) -> list[str]:
+    def _parameters(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        x: str,
+        bias: bool = True,
+        stored: tuple[int, ...] | None = None,  # the weight's shape in the graph, where it is another
+    ) -> list[str]:
         """The weight, and the bias if it has one, of the operator that reads value `x`."""
-        shapes = {f"{name}/weight": shape} | ({f"{name}/bias": shape[:1]} if bias else {})
-        return [self._constant(parameter, self.weights(parameter, own)) for parameter, own in shapes.items()]
+        weight = self.weights(f"{name}/weight", shape)
+        read = [self._constant(f"{name}/weight", weight.reshape(stored) if stored else weight)]
+        if bias:
+            read.append(self._constant(f"{name}/bias", self.weights(f"{name}/bias", shape[:1])))
+        return read
 
     def _scalar(self, name: str, value: float) -> str:
         return self._constant(name, np.asarray(value, np.float32))

@@ -83,7 +83,7 @@ def bench(
     runs: int = 300,
     on_progress: OnProgress = silent,
 ) -> BenchResult:
-    """Time an ONNX file: about `runs` inferences over fresh processes."""
+    """Time an ONNX file: `runs` inferences or more, over fresh processes."""
     case = Case(Path(model), shapes or {}, values or {})
     return bench_together([case], device, runs=runs, on_progress=on_progress).results[0]
 

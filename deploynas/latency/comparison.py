@@ -1,8 +1,12 @@
 """Is NEW slower than BASE? Two latency tables, or two bench results, entry by entry.
 
-Slower means both: by more than the threshold, and significantly (one-sided Mann-Whitney test on the visits, with
-Holm's correction over the entries). Visits, not samples, are the observations, because samples of one visit share
-whatever the machine was doing then. Too noisy to tell is its own answer.
+One rule, the same both ways, on logarithms. Slower (or faster) means all of: by more than the threshold; further from
+nothing than the 95 % interval of the change is wide; significantly (one-sided Mann-Whitney test, with Holm's correction
+over the entries). The same means that the change and the interval are both within the threshold. All else is
+inconclusive, and so is what the files themselves put in doubt: an unstable measurement, two machines disturbed more
+differently than the change is large, or a change of a file that has not changed.
+
+Observations are processes of a bench and visits of a table, not samples, which share what the machine was doing.
 """
 
 from __future__ import annotations
@@ -16,10 +20,17 @@ from pydantic import BaseModel, Field
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_schema
 from deploynas.latency.bench import BenchResult
+from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.statistic import summarise
 from deploynas.latency.table import Measurement, TableFile
 
 SIGNIFICANCE = 0.05
+
+WHOLE = "whole model"
+LEGEND = (
+    "change: new against base, ± half the width of its 95 % interval; p: how likely a change this large in its "
+    "direction would be if there were none, corrected for the number of entries"
+)
 
 Verdict = Literal["slower", "faster", "same", "inconclusive"]
 
@@ -30,8 +41,9 @@ class Row(BaseModel):
     new_ms: float
     change: float  # new / base - 1
     uncertainty: float  # half-width of the 95 % interval of the change
-    p_value: float  # of "not slower", corrected for the number of entries
+    p_value: float  # of a change this large in its direction, were there none; corrected for the number of entries
     verdict: Verdict
+    reason: str = ""  # why it is inconclusive, and what to do
 
 
 class Comparison(BaseModel):
@@ -43,6 +55,12 @@ class Comparison(BaseModel):
     same_hardware: bool
     rows: list[Row]
     verdict: Verdict
+    notes: list[str] = []  # what else the files say about each other
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why entries are inconclusive, each reason once."""
+        return list(dict.fromkeys(row.reason for row in self.rows if row.reason))
 
     def markdown(self) -> str:
         lines = [
@@ -56,7 +74,7 @@ class Comparison(BaseModel):
             lines.append(
                 f"| {row.name} | {row.base_ms:.3f} | {row.new_ms:.3f} | {change} | {row.p_value:.2g} | {row.verdict} |"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, "", LEGEND, *(f"- {line}" for line in [*self.notes, *self.reasons])])
 
 
 class _Side(BaseModel):
@@ -64,9 +82,25 @@ class _Side(BaseModel):
 
     kind: str
     entries: dict[str, Measurement]
+    groups: dict[str, list[int]] = {}  # which visits of an entry are one observation; none: each is
+    disturbance: dict[str, float] = {}  # of an entry: how many times slower than undisturbed the machine was
     statistic: str
     device_hash: str
     hardware: dict[str, Any]
+    versions: dict[str, Any] = {}
+    model_sha256: str | None = None
+
+    def observations(self, name: str) -> list[float]:
+        measured = self.entries[name]
+        visits = measured.settled_ms()
+        groups = np.asarray(self.groups.get(name) or range(len(visits)))
+        return [
+            summarise(np.concatenate([visits[v] for v in np.flatnonzero(groups == g)]), self.statistic)
+            for g in np.unique(groups)
+        ]
+
+    def disturbed(self, name: str) -> float:
+        return self.disturbance.get(name, self.entries[name].disturbance)
 
 
 def compare(base: str | Path, new: str | Path, *, threshold: float = 0.1, any_hardware: bool = False) -> Comparison:
@@ -80,6 +114,7 @@ def compare(base: str | Path, new: str | Path, *, threshold: float = 0.1, any_ha
     if not names:
         raise InputError(f"{base} and {new} have no entry in common")
     rows = _rows(before, after, names, threshold)
+    notes = _notes(before, after)
     return Comparison(
         base=str(base),
         new=str(new),
@@ -87,7 +122,18 @@ def compare(base: str | Path, new: str | Path, *, threshold: float = 0.1, any_ha
         same_hardware=same_hardware,
         rows=rows,
         verdict=_overall(rows),
+        notes=notes,
     )
+
+
+def _notes(before: _Side, after: _Side) -> list[str]:
+    notes = []
+    if before.model_sha256 and before.model_sha256 == after.model_sha256:
+        notes.append("both are the same file, byte for byte")
+    old, new = before.versions.get("onnxruntime"), after.versions.get("onnxruntime")
+    if old != new:
+        notes.append(f"ONNX Runtime was {old}, now {new}")
+    return notes
 
 
 def _require_comparable(before: _Side, after: _Side, hardware_accepted: bool) -> None:
@@ -112,36 +158,62 @@ def _rows(before: _Side, after: _Side, names: list[str], threshold: float) -> li
 
     slower, faster = [], []
     for name in names:
-        old, fresh = (_per_visit(side.entries[name], side.statistic) for side in (before, after))
+        old, fresh = before.observations(name), after.observations(name)
         slower.append(mannwhitneyu(fresh, old, alternative="greater").pvalue)
         faster.append(mannwhitneyu(fresh, old, alternative="less").pvalue)
     rows = []
     for name, p_slower, p_faster in zip(names, _holm(slower), _holm(faster), strict=True):
         old_ms, new_ms = before.entries[name].latency_ms, after.entries[name].latency_ms
-        change = new_ms / old_ms - 1
         uncertainty = float(np.hypot(before.entries[name].relative_error, after.entries[name].relative_error))
+        p_value = p_slower if new_ms >= old_ms else p_faster
+        verdict = _verdict(new_ms / old_ms, uncertainty, p_value, threshold)
+        reason = _doubt(before, after, name, verdict, threshold)
         rows.append(
             Row(
                 name=name,
                 base_ms=old_ms,
                 new_ms=new_ms,
-                change=change,
+                change=new_ms / old_ms - 1,
                 uncertainty=min(uncertainty, 99.0),
-                p_value=p_slower,
-                verdict=_verdict(change, uncertainty, p_slower, p_faster, threshold),
+                p_value=p_value,
+                verdict="inconclusive" if reason else verdict,
+                reason=reason,
             )
         )
     return rows
 
 
-def _verdict(change: float, uncertainty: float, p_slower: float, p_faster: float, threshold: float) -> Verdict:
-    if change > threshold:
-        return "slower" if p_slower < SIGNIFICANCE and uncertainty < change else "inconclusive"
-    if change + uncertainty > threshold and uncertainty > threshold:
-        return "inconclusive"  # a change of the threshold's size would drown in this noise
-    if change < -threshold and p_faster < SIGNIFICANCE:
-        return "faster"
-    return "same"
+def _verdict(ratio: float, uncertainty: float, p_value: float, threshold: float) -> Verdict:
+    """On logarithms, where a change and its mirror are equally large."""
+    change, enough = float(np.log(ratio)), float(np.log1p(threshold))
+    if abs(change) > enough:
+        if p_value < SIGNIFICANCE and uncertainty < abs(change):
+            return "slower" if change > 0 else "faster"
+        return "inconclusive"
+    return "same" if uncertainty <= enough else "inconclusive"
+
+
+def _doubt(before: _Side, after: _Side, name: str, verdict: Verdict, threshold: float) -> str:
+    """Why the files do not allow a verdict, and what to do; empty if they do."""
+    old, new = before.entries[name], after.entries[name]
+    shaky = [which for which, side in (("BASE", old), ("NEW", new)) if not side.stable]
+    if verdict == "inconclusive":
+        wide = f"the noise is as large as a change of {100 * threshold:g} %"
+        return f"{wide}: measure {' and '.join(shaky) or 'both'} again, with more --runs or on a quieter machine"
+    if verdict == "same":
+        return ""
+    if before.model_sha256 and before.model_sha256 == after.model_sha256 and before.versions == after.versions:
+        return "the same file on the same runtime: the machine has changed, not the file; measure BASE again on it"
+    if shaky:
+        return f"{' and '.join(shaky)} is not stable, by its own account: measure again"
+    apart = abs(np.log(after.disturbed(name) / before.disturbed(name)))
+    if apart > max(float(np.log1p(threshold)), abs(np.log(new.latency_ms / old.latency_ms))):
+        return (
+            f"others slowed the machine down {before.disturbed(name):.2f} times for BASE and "
+            f"{after.disturbed(name):.2f} times for NEW, which differs by more than the change: measure again at a "
+            "quiet moment"
+        )
+    return ""
 
 
 def _overall(rows: list[Row]) -> Verdict:
@@ -150,10 +222,6 @@ def _overall(rows: list[Row]) -> Verdict:
         if verdict in verdicts:
             return verdict  # type: ignore[return-value]
     return "faster" if verdicts == {"faster"} else "same"
-
-
-def _per_visit(measured: Measurement, statistic: str) -> list[float]:
-    return [summarise(visit, statistic) for visit in measured.settled_ms()]
 
 
 def _holm(p_values: list[float]) -> list[float]:
@@ -173,10 +241,14 @@ def _read(path: Path) -> _Side:
         result = parse_json(path, BenchResult)
         return _Side(
             kind="bench result",
-            entries={"whole model": result.measurement},
-            statistic=result.device["statistic"],
+            entries={WHOLE: result.measurement},
+            groups={WHOLE: result.processes},
+            disturbance={WHOLE: result.timing.disturbance} if result.timing else {},
+            statistic=_statistic(result),
             device_hash=result.device_hash,
             hardware=result.provenance["hardware"],
+            versions=result.provenance.get("versions", {}),
+            model_sha256=result.model_sha256,
         )
     if schema != "deploynas/latency-table":
         raise InputError(
@@ -194,4 +266,12 @@ def _read(path: Path) -> _Side:
         statistic=evidence.device["statistic"],
         device_hash=evidence.device_hash,
         hardware=evidence.provenance["hardware"],
+        versions=evidence.provenance.get("versions", {}),
     )
+
+
+def _statistic(result: BenchResult) -> str:
+    """What the latency of a file is of its samples."""
+    if result.timing and result.device.get("undisturbed", True) and result.timing.undisturbed.how == "own":
+        return f"p{round(100 * UNDISTURBED)}"
+    return str(result.device["statistic"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from deploynas.blocks import Part
+from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.worker import Entry
 from deploynas.space import Architecture, Space, part_name
 
@@ -12,8 +13,8 @@ REFERENCES = 16
 REFERENCE_SPACE = "imagenet"  # for models that come without a space of ours
 
 
-def network_entry(key: str, architecture: Architecture) -> Entry:
-    return Entry(key=key, kind="network", choices=[list(stage) for stage in architecture.choices])
+def network_entry(key: str, architecture: Architecture, forms: OperatorForms = DEFAULT_FORMS) -> Entry:
+    return Entry(key=key, kind="network", choices=[list(stage) for stage in architecture.choices], forms=forms)
 
 
 def part_entries(space: Space) -> dict[Part, Entry]:

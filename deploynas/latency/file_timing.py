@@ -21,16 +21,15 @@ from deploynas.latency.speed import UNDISTURBED, slowdowns
 from deploynas.latency.statistic import draws, half_width
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import target_of
-from deploynas.latency.worker import Entry, Visit
-from deploynas.progress import OnProgress, silent
+from deploynas.latency.worker import Entry, Visit, warmups
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Space
 from deploynas.timing import Clock, Interval, Loading, Timing, Undisturbed
 
 PROCESSES = 6
-VISITS = 5  # of one process to a file, at least
-RUNS = 10  # inferences a visit, at most: few enough to fall into one mood of the machine
-REFERENCE_VISITS = 20  # of one process to each reference
+VISITS = 20  # of one process to each file and each reference: many moments, so that some of them are quiet
 REFERENCE_RUNS = 4
+VISIT_MS = 1.0  # short models are timed more often in a visit, up to ten times
 
 
 @dataclass(frozen=True)
@@ -45,29 +44,27 @@ class TimedFile:
 def time_files(
     files: Sequence[Entry], device: Device, runs: int, *, seed: int = 0, on_progress: OnProgress = silent
 ) -> list[TimedFile]:
-    """About `runs` timed inferences of each file, all files interleaved."""
+    """At least `runs` timed inferences of each file, all files interleaved."""
     space = Space.load(REFERENCE_SPACE)
     references = [one.model_copy(update={"runs": REFERENCE_RUNS}) for one in reference_entries(space)]
     processes = max(PROCESSES, len(files))
-    visits = max(VISITS, -(-runs // (processes * RUNS)))
-    per_visit = max(1, -(-runs // (processes * visits)))
-    wanted = {file.key: visits for file in files} | {reference.key: REFERENCE_VISITS for reference in references}
-    effort = device.effort.model_copy(update={"min_visit_ms": 0.0, "runs": per_visit})
-    target = target_of(device.model_copy(update={"effort": effort}))
+    wanted = {entry.key: VISITS for entry in [*files, *references]}
+    effort = device.effort.model_copy(update={"min_visit_ms": VISIT_MS, "runs": -(-runs // (processes * VISITS))})
+    progress = Progress(on_progress)
+    target = target_of(device.model_copy(update={"effort": effort}), progress.waiting)
     made: list[Visit] = []
     for process in range(processes):
         alone = process % len(files)  # each file is the first to be loaded somewhere
         entries = [file.model_copy(update={"alone": i == alone}) for i, file in enumerate(files)]
         for one in visit(target, space, [*entries, *references], wanted, process, seed):
             made.append(one)
-            on_progress(len(made) / (processes * sum(wanted.values())), f"process {process + 1} of {processes}")
+            progress(len(made) / (processes * sum(wanted.values())), f"process {process + 1} of {processes}")
     times = [computed(one.samples_ms, one.waited_ms) for one in made]
     slow = slowdowns([one.entry for one in made], times, {reference.key for reference in references})
-    warmups = max(effort.warmup_runs, per_visit // 4)
-    return [_timed(file.key, made, slow, device, warmups) for file in files]
+    return [_timed(file.key, made, slow, device) for file in files]
 
 
-def _timed(key: str, visits: Sequence[Visit], slow: np.ndarray, device: Device, warmups: int) -> TimedFile:
+def _timed(key: str, visits: Sequence[Visit], slow: np.ndarray, device: Device) -> TimedFile:
     own = [v for v, one in enumerate(visits) if one.entry == key]
     made = [visits[v] for v in own]
     samples = [np.asarray(one.samples_ms) for one in made]
@@ -75,7 +72,7 @@ def _timed(key: str, visits: Sequence[Visit], slow: np.ndarray, device: Device, 
     quiet, taken_out = _undisturbed([computed(one.samples_ms, one.waited_ms) for one in made], slow[own], process)
     within = device.effort.max_relative_error
     timing = Timing(
-        clock=_clock(samples, process, warmups),
+        clock=_clock(samples, process, warmups(device.effort.warmup_runs, len(samples[0]))),
         undisturbed=quiet,
         loading=_typical([one.loading for one in made if one.loading]),
         stable=quiet.relative_error <= within,
@@ -103,7 +100,7 @@ def _undisturbed(own: list[np.ndarray], slow: np.ndarray, process: np.ndarray) -
     return Undisturbed(latency_ms=fastest, interval_ms=fastest_interval, how="own"), np.ones(len(slow))
 
 
-def _clock(samples: list[np.ndarray], process: np.ndarray, warmups: int) -> Clock:
+def _clock(samples: list[np.ndarray], process: np.ndarray, before_each: int) -> Clock:
     everything = np.concatenate(samples)
     p10, p50, p90, p99 = (float(q) for q in np.percentile(everything, (10, 50, 90, 99)))
     _, interval = _with_interval(samples, process, lambda all_: float(np.median(all_)))
@@ -116,7 +113,7 @@ def _clock(samples: list[np.ndarray], process: np.ndarray, warmups: int) -> Cloc
         spread=(p90 - p10) / p50,
         inferences=len(everything),
         processes=len(set(process.tolist())),
-        warmups=warmups,
+        warmups=before_each,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from deploynas.device import Device
+from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
 from deploynas.latency.speed import slowdowns
@@ -14,7 +15,7 @@ from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Plan, Visit
-from deploynas.progress import OnProgress, silent
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
 FEW_VISITS = 80  # of one process to all networks together, at least
@@ -44,13 +45,17 @@ def measure_networks(
     space: Space,
     architectures: Sequence[Architecture],
     *,
+    forms: OperatorForms = DEFAULT_FORMS,
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> list[Measurement]:
-    """Time whole networks, interleaved, with the device's effort, or more of it if they are few; in the order given."""
+    """Time whole networks, interleaved, with the device's effort, or more of it if they are few; in the order given.
+
+    `forms`: those of the device's table, in which the networks would be shipped.
+    """
     visits = max(device.effort.visits, FEW_VISITS // max(1, len(architectures)))
     device = device.model_copy(update={"effort": device.effort.model_copy(update={"visits": visits})})
-    entries = [network_entry(f"network/{i}", a) for i, a in enumerate(architectures)]
+    entries = [network_entry(f"network/{i}", a, forms) for i, a in enumerate(architectures)]
     return measure_entries(device, entries, space=space, seed=seed, on_progress=on_progress)
 
 
@@ -70,7 +75,8 @@ def measure_entries(
     space = space or Space.load(REFERENCE_SPACE)
     references = reference_entries(space)
     together = [*entries, *references]
-    target, effort = target_of(device), device.effort
+    progress = Progress(on_progress)
+    target, effort = target_of(device, progress.waiting), device.effort
     made: list[Visit] = []
     wanted = {entry.key: effort.visits for entry in entries} | {
         reference.key: max(effort.visits, REFERENCE_VISITS) for reference in references
@@ -79,7 +85,7 @@ def measure_entries(
     for worker in range(effort.workers):
         for one in visit(target, space, together, wanted, worker, seed):
             made.append(one)
-            on_progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
+            progress(len(made) / total, f"process {worker + 1} of {effort.workers}")
     networks = [entry.key for entry in entries if entry.kind == "network"]
     found = measurements(made, device, {reference.key for reference in references}, [networks])
     return [found[entry.key] for entry in entries]

@@ -1,4 +1,4 @@
-"""Builds the latency table of a space on a device: isolated parts, correction, validation on whole networks."""
+"""Builds the latency table of a space on a device: forms, isolated parts, correction, validation on whole networks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from deploynas.blocks import Part
 from deploynas.costs import Costs
 from deploynas.device import Device
 from deploynas.files import now
+from deploynas.graph import OperatorForms
 from deploynas.latency.correction import IsolatedTable, fit, spread_out
 from deploynas.latency.entries import network_entry, part_entries
 from deploynas.latency.facts import Facts
+from deploynas.latency.form_choice import FormChoice
+from deploynas.latency.form_trials import choose, trial_entries
 from deploynas.latency.journal import Journal
 from deploynas.latency.measure import measurements, visit
 from deploynas.latency.table import (
@@ -29,7 +32,7 @@ from deploynas.latency.table import (
 )
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Entry, Visit
-from deploynas.progress import OnProgress, silent
+from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
@@ -48,7 +51,8 @@ def profile(
 
     With `journal` (a path), work survives a crash: the same call goes on where it stopped.
     """
-    target = target_of(device)
+    on_progress = Progress(on_progress)
+    target = target_of(device, on_progress.waiting)
     work = _Work.plan(target, target.facts(), space, seed)
     path = Path(journal) if journal else None
     if path is None:
@@ -67,6 +71,7 @@ class _Work:
     facts: Facts  # of the target, before
     space: Space
     seed: int
+    trials: list[Entry]  # networks that the forms of operators are chosen by
     parts: list[Entry]
     correction: list[Entry]  # networks that the table is corrected by
     validation: list[Entry]
@@ -89,6 +94,7 @@ class _Work:
             facts,
             space,
             seed,
+            trial_entries(space, target.device.precision, seed),
             list(part_entries(space).values()),
             [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
@@ -100,16 +106,42 @@ class _Work:
 
     @property
     def entries(self) -> list[Entry]:
+        """What the table is made of."""
         return [*self.parts, *self.correction, *self.validation]
+
+    def written_in(self, forms: OperatorForms) -> _Work:
+        """The same work, with everything that the table is made of in these forms."""
+
+        def written(entries: list[Entry]) -> list[Entry]:
+            return [entry.model_copy(update={"forms": forms}) for entry in entries]
+
+        return replace(
+            self,
+            parts=written(self.parts),
+            correction=written(self.correction),
+            validation=written(self.validation),
+        )
 
     def visits(self, entry: Entry) -> int:
         """How often one worker visits an entry."""
-        return self.device.effort.visits if entry.kind == "network" else self.device.effort.part_visits
+        effort = self.device.effort
+        if entry.moment:
+            return 3 * effort.visits // 2  # short ones: inferences of one visit mostly repeat each other
+        return effort.visits if entry.kind == "network" else effort.part_visits
+
+    def planned(self) -> int:
+        """Visits of all workers, repeats aside."""
+        return self.device.effort.workers * sum(map(self.visits, [*self.trials, *self.entries]))
 
     def measurements(self, visits: Sequence[Visit]) -> dict[str, Measurement]:
         parts = {part.key for part in self.parts}
         networks = {network.key for network in [*self.correction, *self.validation]}
-        return measurements(visits, self.device, parts, [parts, networks])
+        own = [one for one in visits if one.entry in parts | networks]
+        return measurements(own, self.device, parts, [parts, networks])
+
+    def choice(self, visits: Sequence[Visit]) -> FormChoice:
+        tried = {entry.key for entry in self.trials}
+        return choose(self.trials, [one for one in visits if one.entry in tried])
 
     def header(self) -> dict[str, Any]:
         """What must be the same for two runs to share a journal."""
@@ -122,6 +154,7 @@ class _Work:
             "hardware": self.facts.hardware.fingerprint,
             "versions": self.facts.versions,
             "seed": self.seed,
+            "trials": [entry.key for entry in self.trials],
         }
 
 
@@ -129,7 +162,9 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
     started, date = time.monotonic(), now()
     journal = Journal(path, work.header())
     try:
-        _planned_visits(work, journal, on_progress)
+        _planned_visits(work, work.trials, journal, on_progress)
+        work = work.written_in(work.choice(journal.visits).chosen)
+        _planned_visits(work, work.entries, journal, on_progress)
         _settle(work, journal, started, on_progress)
     finally:
         journal.close()
@@ -143,6 +178,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "hardware": work.facts.hardware.model_dump(),
             "versions": work.facts.versions,
             "provider": work.device.provider_name,
+            "elsewhere": work.device.host is not None,
             "load_before": work.facts.load_average,
             "load_after": work.target.facts().load_average,
             "seed": work.seed,
@@ -150,13 +186,11 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
     )
 
 
-def _planned_visits(work: _Work, journal: Journal, on_progress: OnProgress) -> None:
-    effort = work.device.effort
-    total = effort.workers * sum(work.visits(entry) for entry in work.entries)
-    done = len(journal.visits)
+def _planned_visits(work: _Work, entries: list[Entry], journal: Journal, on_progress: OnProgress) -> None:
+    effort, total, done = work.device.effort, work.planned(), len(journal.visits)
     for worker in range(effort.workers):
         made = journal.counts(worker)
-        for group in _groups(work, worker):
+        for group in _groups(work, entries, worker):
             missing = {e.key: max(0, work.visits(e) - made[e.key]) for e in group}
             for _ in _visit(work, journal, group, missing, worker):
                 done += 1
@@ -194,17 +228,23 @@ def _visit(
         yield made
 
 
-def _groups(work: _Work, worker: int) -> list[list[Entry]]:
-    """All entries at once, or as many shuffled groups as it takes for their weights to fit into memory."""
+def _groups(work: _Work, entries: list[Entry], worker: int) -> list[list[Entry]]:
+    """All entries at once, or as many shuffled groups as it takes for their weights to fit into memory.
+
+    Entries of one moment stay together.
+    """
     # a loaded network holds its weights up to three times: file, initialisers, packed for the kernels
-    need = sum(
-        3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in work.entries if e.choices
-    )
+    need = sum(3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in entries if e.choices)
     count = max(1, int(np.ceil(need / (MEMORY_SHARE * work.facts.free_memory_bytes))))
     if count == 1:
-        return [work.entries]
-    order = np.random.default_rng((work.seed, worker)).permutation(len(work.entries))
-    return [[work.entries[i] for i in chunk] for chunk in np.array_split(order, count)]
+        return [entries]
+    moments: dict[str, list[Entry]] = {}
+    for entry in entries:
+        moments.setdefault(entry.moment or entry.key, []).append(entry)
+    together = list(moments.values())
+    order = np.random.default_rng((work.seed, worker)).permutation(len(together))
+    chunks = np.array_split(order, min(count, len(together)))
+    return [[entry for i in chunk for entry in together[i]] for chunk in chunks]
 
 
 def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:
@@ -238,6 +278,7 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
         ),
         validation=Validation.of(compared(work.validation)),
         provenance=provenance,
+        forms=work.choice(journal.visits),
     )
     return replace(table, evidence=evidence)
 

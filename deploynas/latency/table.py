@@ -15,8 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
+from deploynas.graph import DEFAULT_FORMS, OperatorForms
+from deploynas.latency.form_choice import FormChoice
 from deploynas.space import Architecture, Ragged, Space
 from deploynas.space.coefficients import Cost, arrays
 
@@ -100,6 +103,16 @@ class Evidence(BaseModel):
     correction: Correction
     validation: Validation
     provenance: dict[str, Any]
+    forms: FormChoice = FormChoice()
+
+    def device_here(self) -> Device:
+        """The device that was measured, if that was this machine."""
+        if self.provenance.get("elsewhere"):
+            raise InputError(
+                "the table was measured on another machine, and a table does not say how to reach it",
+                hint="`--device`, with the device file that names its `host`",
+            )
+        return Device.from_record(self.device)
 
 
 class LatencyRecord(BaseModel):
@@ -260,6 +273,11 @@ class LatencyTable:
     @property
     def device_name(self) -> str:
         return self.evidence.device["name"] if self.evidence else "unnamed device"
+
+    @property
+    def forms(self) -> OperatorForms:
+        """That its parts and networks were written in; a network keeps its latency if it is shipped in them."""
+        return self.evidence.forms.chosen if self.evidence else DEFAULT_FORMS
 
     @property
     def mean_error(self) -> float | None:

@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Protocol
 
 from deploynas.device import Device
-from deploynas.errors import DeployNASError, InputError
+from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import Share, breakdown
 from deploynas.latency.facts import Facts, facts_here, require_hardware, require_provider
 from deploynas.latency.hardware import Hardware, hardware
 from deploynas.latency.session import Shapes, Values
+from deploynas.latency.ssh_target import OnWait, SshTarget
 from deploynas.latency.worker import MeasureRequest, Plan, Visit
 from deploynas.latency.worker_process import WorkerProcess, answer
+
+
+def _ignored(words: str) -> None:
+    pass
 
 
 class Target(Protocol):
@@ -43,10 +48,9 @@ class Target(Protocol):
         ...
 
 
-def target_of(device: Device) -> Target:
-    if device.host is not None:
-        raise InputError(f"device `{device.name}` is on `{device.host}`, only this machine is measured so far")
-    return LocalTarget(device)
+def target_of(device: Device, on_wait: OnWait = _ignored) -> Target:
+    """The machine of a device; `on_wait` hears when a connection to it is lost, and what happens next."""
+    return LocalTarget(device) if device.host is None else SshTarget(device, on_wait)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import breakdown
 from deploynas.latency.facts import facts_here
 from deploynas.latency.memory import peak_memory, reset_peak_memory
+from deploynas.latency.model_cache import kept
 from deploynas.latency.session import Session
 from deploynas.space import Space
 from deploynas.timing import Loading
@@ -47,6 +49,8 @@ class Entry(BaseModel):
     runs: int | None = None  # timed inferences a visit; None: as the device's effort says
     alone: bool = False  # loaded before all others, and what loading takes is reported
     optional: bool = False  # left out where the provider cannot run it
+    forms: graph.OperatorForms = graph.DEFAULT_FORMS  # that its operators are written in
+    moment: str | None = None  # entries of one moment are visited one right after the other
 
 
 class Plan(BaseModel):
@@ -74,6 +78,7 @@ class FactsRequest(BaseModel):
 class MeasureRequest(BaseModel):
     kind: Literal["measure"] = "measure"
     plan: Plan
+    silence_s: float | None = None  # after which whoever asked is taken for gone; None: only when stdin closes
 
 
 class BreakdownRequest(BaseModel):
@@ -82,21 +87,31 @@ class BreakdownRequest(BaseModel):
     model: str  # its path on this machine
     shapes: dict[str, tuple[int, ...]]
     values: dict[str, list[float]] = {}
+    silence_s: float | None = None
 
 
-Request = FactsRequest | MeasureRequest | BreakdownRequest
+class StoreRequest(BaseModel):
+    """Keep a model on this machine. Its content follows the request, if it is asked for."""
+
+    kind: Literal["store"] = "store"
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    size_bytes: int
+
+
+ABANDONED = 75  # exit code: whoever asked is gone
+Request = FactsRequest | MeasureRequest | BreakdownRequest | StoreRequest
 _READER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
 
 
 def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
-    """The graph of an entry, at the device's batch and precision."""
+    """The graph of an entry, at the device's precision; its batch is left free, as it is in an exported file."""
     if entry.kind == "file":
         return Path(entry.path or "")
     if entry.kind == "network":
         parts = space.parts(space.architecture(entry.choices or []))
     else:
         parts = [("part", _part(entry, space if entry.size is None else space.at(entry.size)))]
-    return graph.random_bytes(parts, graph.Form(device.batch, device.precision))
+    return graph.random_bytes(parts, graph.Form(None, device.precision, operators=entry.forms))
 
 
 def _part(entry: Entry, space: Space) -> Part:
@@ -129,13 +144,18 @@ def measure(plan: Plan) -> None:
         sessions[entry.key] = session
         most = entry.runs or effort.runs
         runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
-    for key in _order(left, np.random.default_rng(plan.seed)):
+    for key in _order(left, {entry.key: entry.moment or entry.key for entry in plan.entries}, plan.seed):
         session = sessions[key]
-        session.time_ms(max(effort.warmup_runs, runs[key] // 4))  # brings its weights back into the caches
+        session.time_ms(warmups(effort.warmup_runs, runs[key]))
         took, waited = session.time_ms(runs[key])
         made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
         made.loading = loading.pop(key, None)
         print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+
+
+def warmups(least: int, runs: int) -> int:
+    """Inferences that are not timed before those of a visit: they bring the weights back into the caches."""
+    return max(least, runs // 4)
 
 
 def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Session, Loading]:
@@ -156,11 +176,20 @@ def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Sess
     )
 
 
-def _order(visits: Mapping[str, int], rng: np.random.Generator) -> list[str]:
-    """Each entry as often as it wants to be visited, spread evenly over the time and otherwise random."""
-    when = [(k + rng.uniform()) / count for count in visits.values() for k in range(count)]
-    keys = [key for key, count in visits.items() for _ in range(count)]
-    return [keys[i] for i in np.argsort(when)]
+def _order(visits: Mapping[str, int], moments: Mapping[str, str], seed: int) -> list[str]:
+    """Each entry as often as it wants to be visited, spread evenly over the time and otherwise random.
+
+    Entries of one moment share their times, and take turns in random order.
+    """
+    rng = np.random.default_rng(seed)
+    shared: dict[tuple[str, int, int], float] = {}
+    when, keys = [], []
+    for key, count in visits.items():
+        for k in range(count):
+            time = shared.setdefault((moments[key], k, count), (k + rng.uniform()) / count)
+            when.append((time, rng.uniform() if moments[key] != key else 0.0))
+            keys.append(key)
+    return [keys[i] for i in sorted(range(len(keys)), key=when.__getitem__)]
 
 
 def serve(request: Request) -> None:
@@ -172,31 +201,43 @@ def serve(request: Request) -> None:
         case BreakdownRequest():
             shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes, request.values)
             _say({"breakdown": [share.model_dump() for share in shares]})
+        case StoreRequest():
+            _say({"stored": str(kept(request.sha256, lambda: _received(request.size_bytes)))})
 
 
 def _say(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
 
 
-def _end_with_stdin() -> None:
-    """Whoever asked has closed it or was killed: nobody waits for the answer, and others may want the machine."""
-    while os.read(0, 4096):  # not of the buffered stdin, whose lock a process cannot end with
+def _received(size_bytes: int) -> bytes:
+    _say({"send": size_bytes})
+    content = sys.stdin.buffer.read(size_bytes)
+    if len(content) < size_bytes:
+        os._exit(ABANDONED)
+    return content
+
+
+def _end_with_stdin(silence_s: float | None) -> None:
+    """Whoever asked has closed it, was killed or cannot reach us: nobody waits, and others may want the machine."""
+    # not of the buffered stdin, whose lock a process cannot end with; `select` takes pipes on POSIX systems only
+    while (silence_s is None or select.select([0], [], [], silence_s)[0]) and os.read(0, 4096):
         pass
-    os._exit(1)
+    os._exit(ABANDONED)
 
 
 def main() -> None:
     try:
         request = _READER.validate_json(sys.stdin.buffer.readline())
-        # waiting in a system call, it takes no time from what is measured
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
+        if isinstance(request, MeasureRequest | BreakdownRequest):
+            # waiting in a system call, it takes no time from what is measured
+            threading.Thread(target=_end_with_stdin, args=(request.silence_s,), daemon=True).start()
         serve(request)
     except DeployNASError as error:
         # whoever asked prints it as their own
         _say({"error": error.message, "hint": error.hint, "code": error.exit_code})
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        os._exit(1)  # nobody is there to report to
+        os._exit(ABANDONED)  # nobody is there to report to
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -18,7 +19,10 @@ from deploynas.latency.worker import Request
 
 
 class WorkerProcess:
-    def __init__(self, command: Sequence[str], request: Request, stderr: IO[bytes] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], request: Request, stderr: IO[bytes] | None = None, beat_s: float | None = None
+    ) -> None:
+        """With `beat_s` the worker gets a sign of life that often: a link may be dead without anybody being told."""
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -27,6 +31,9 @@ class WorkerProcess:
             start_new_session=True,  # Ctrl-C is for us; we end the worker
         )
         self.send(request.model_dump_json().encode() + b"\n")
+        self._over = threading.Event()
+        if beat_s is not None:
+            threading.Thread(target=self._beat, args=(beat_s,), daemon=True).start()
 
     def __enter__(self) -> WorkerProcess:
         return self
@@ -36,17 +43,28 @@ class WorkerProcess:
     ) -> None:
         process = self.process
         assert process.stdin and process.stdout
+        self._over.set()
         process.kill()
         process.wait()
         process.stdout.close()
-        with suppress(BrokenPipeError):  # it ended before it had read everything
-            process.stdin.close()
+        self.finish()
 
     def send(self, content: bytes) -> None:
         assert self.process.stdin
         with suppress(BrokenPipeError):  # it has ended: what it said and its exit code tell why
             self.process.stdin.write(content)
             self.process.stdin.flush()
+
+    def finish(self) -> None:
+        """Nothing more will be sent."""
+        assert self.process.stdin
+        with suppress(BrokenPipeError):  # it ended before it had read everything
+            self.process.stdin.close()
+
+    def _beat(self, every_s: float) -> None:
+        while not self._over.wait(every_s):
+            with suppress(ValueError):  # closed meanwhile
+                self.send(b"\n")
 
     def lines(self) -> Iterator[bytes]:
         assert self.process.stdout

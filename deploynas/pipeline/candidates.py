@@ -19,6 +19,7 @@ from deploynas.accuracy.estimator_file import StoredEstimator, load_estimator
 from deploynas.device import Device
 from deploynas.errors import GateError
 from deploynas.export.budget import Attempt, within_budget
+from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import Measurement
 from deploynas.outcome import BudgetKind
@@ -54,6 +55,11 @@ class Candidates:
     @cached_property
     def estimator(self) -> StoredEstimator | None:
         return load_estimator(self.sources.estimator) if self.sources.estimator else None
+
+    @property
+    def forms(self) -> OperatorForms:
+        """That networks are timed and shipped in: those of the table. Without one nothing was measured: the default."""
+        return self.table.table.forms if self.table else DEFAULT_FORMS
 
     def next(self, target_ms: float) -> Path:
         """A fine-tuned network that the table expects within the target."""
@@ -99,7 +105,12 @@ class Candidates:
         made: list[Measurement] = []
         while len(made) < 2:
             made += measure_networks(
-                self.device, self.space, [architecture], seed=len(made), on_progress=self.on_progress
+                self.device,
+                self.space,
+                [architecture],
+                forms=self.forms,
+                seed=len(made),
+                on_progress=self.on_progress,
             )
             if _about(made[-1], self.device.budget) <= budget_ms:
                 break

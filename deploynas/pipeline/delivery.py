@@ -53,7 +53,7 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         def attempt(target_ms: float) -> Attempt[Exported]:
             network = candidates.next(target_ms)
             on_progress(min(0.8, 0.1 + 0.3 * len(rounds)), "exporting and measuring")
-            made = export_network(network, batches, device, stage, order.wishes, order.budget_ms)
+            made = export_network(network, batches, device, stage, order.wishes, order.budget_ms, candidates.forms)
             predicted = table.table.predict(made.architecture) if table else None
             tried = Attempt(target_ms, predicted, about(timing_of(made.benches, device), device.budget), made)
             rounds.append(tried)

@@ -11,7 +11,7 @@ from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, Int8File, Quantisation, TorchNetwork, fp32_file, int8_file
 from deploynas.files import write_bytes
-from deploynas.graph import OPSET
+from deploynas.graph import DEFAULT_FORMS, OPSET, OperatorForms
 from deploynas.latency.bench import BenchResult, Case, bench_together
 from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.pipeline.limits import require_within
@@ -59,9 +59,18 @@ class Exported:
 
 
 def export_network(
-    network: Path, batches: Batches, device: Device, stage: Path, wishes: Wishes, budget_ms: float | None = None
+    network: Path,
+    batches: Batches,
+    device: Device,
+    stage: Path,
+    wishes: Wishes,
+    budget_ms: float | None = None,
+    forms: OperatorForms = DEFAULT_FORMS,
 ) -> Exported:
-    """Write, verify and time the files of a network; `GateError` if the device file does not allow it."""
+    """Write, verify and time the files of a network; `GateError` if the device file does not allow it.
+
+    `forms`: what the device's table chose, for the file in the device's precision. The other file has the default.
+    """
     checkpoint = load_checkpoint(network)
     architecture, data = checkpoint.architecture, batches.data
     if architecture is None:
@@ -78,7 +87,7 @@ def export_network(
         teacher=record.teacher,
     )
     validation = stream(batches, data.validation)
-    source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset)
+    source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
     fp32, int8 = fp32_file(source, validation), None
     contents = {"fp32": fp32.content}
     calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)

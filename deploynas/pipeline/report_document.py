@@ -196,7 +196,7 @@ def _beside(shipment: Shipment, points: Frontier | None) -> Beside:
     some = points.thin(wishes.frontier_points) if points and wishes.frontier_points >= 2 else []
     networks = list(dict.fromkeys([architecture, *rivals.networks, *(point.architecture for point in some)]))
     shipment.on_progress(0.85, "measuring it beside other networks")
-    timed = measure_networks(candidates.device, candidates.space, networks)
+    timed = measure_networks(candidates.device, candidates.space, networks, forms=candidates.forms)
     # the shipped network is the first of them
     scale = shipment.shipped.benches[candidates.device.precision].measurement.latency_ms / timed[0].latency_ms
     measured = MeasuredTogether(dict(zip(networks, timed, strict=True)), supernet, scale)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.graph import DEFAULT_FORMS
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.target import target_of
@@ -28,13 +29,21 @@ def rerank(document: SearchFile, supernet: TrainedSupernet, on_progress: OnProgr
     document.provenance["reranked_with"] = supernet.identity
 
 
-def time_networks(document: SearchFile, device: Device, on_progress: OnProgress = silent) -> None:
-    """Write the latency of every network on the device beside what was predicted."""
-    timed = measure_networks(device, document.the_space(), document.architectures(), on_progress=on_progress)
+def time_networks(
+    document: SearchFile, device: Device, tables: Sequence[LatencyTable], on_progress: OnProgress = silent
+) -> None:
+    """Write the latency of every network on the device beside what was predicted; in the forms of its table."""
+    forms = next((t.forms for t in tables if t.evidence and t.evidence.device_hash == device.hash), DEFAULT_FORMS)
+    space, networks = document.the_space(), document.architectures()
+    timed = measure_networks(device, space, networks, forms=forms, on_progress=on_progress)
     for record, measurement in zip(document.networks, timed, strict=True):
         record.measured_latency_ms = measurement.latency_ms
         record.measured_latency_error = measurement.relative_error
-    document.provenance["timed_on"] = {"device": device.name, "hardware": target_of(device).hardware().fingerprint}
+    document.provenance["timed_on"] = {
+        "device": device.name,
+        "hardware": target_of(device).hardware().fingerprint,
+        "forms": forms.model_dump(),
+    }
 
 
 def device_of(tables: Sequence[LatencyTable]) -> Device:
@@ -44,11 +53,11 @@ def device_of(tables: Sequence[LatencyTable]) -> Device:
         raise InputError(
             "nothing says on which device to measure latencies", hint="`--device NAME`, or a table from `profile`"
         )
-    return Device.model_validate(evidence.device)
+    return evidence.device_here()
 
 
 def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
-    """Why measurements on this machine cannot be compared with the predictions of the first table; None: they can."""
+    """Why measurements on the device cannot be compared with the predictions of the first table; None: they can."""
     evidence = tables[0].evidence if tables else None
     if evidence is None:
         return None
@@ -56,5 +65,7 @@ def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
         return f"the table is of other settings (`{evidence.device['name']}`) than `{device.name}`"
     made_on = evidence.provenance.get("hardware", {})
     if made_on.get("fingerprint") != target_of(device).hardware().fingerprint:
-        return f"the table is of another machine ({made_on.get('processor', 'unknown')}), latencies were measured here"
+        where = f"on `{device.host}`" if device.host else "here"
+        processor = made_on.get("processor", "unknown")
+        return f"the table is of another machine ({processor}), latencies were measured {where}"
     return None

@@ -64,6 +64,7 @@ NOT_RUN = {
         "works in a clone, where the data are",
     ],
     "docs/import.md": ["needs a checkpoint and images that its reader must download"],
+    "docs/profile.md": ["needs a machine that `ssh` reaches, which tests/latency has"],
     "docs/train.md": ["starts two training processes, which takes longer than the test may"],
 }
 

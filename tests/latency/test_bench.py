@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from timings import timing
 
 from deploynas import graph
 from deploynas.device import Device
@@ -34,7 +36,7 @@ def result(network_path: Path, quick: Device) -> BenchResult:
 def test_percentiles_rise_and_all_runs_are_kept(result: BenchResult) -> None:
     values = list(result.percentiles_ms.values())
     assert values == sorted(values)
-    assert sum(len(visit) for visit in result.measurement.samples_ms) == 60
+    assert sum(len(visit) for visit in result.measurement.samples_ms) >= 60
     assert result.throughput_per_s == pytest.approx(1000 / result.mean_ms)
 
 
@@ -74,13 +76,22 @@ def test_what_is_not_a_model_is_an_input_error(content: bytes, tmp_path: Path, q
         bench(path, quick)
 
 
-def _written(result: BenchResult, path: Path, factor: float, noise: float = 0.01, hardware: str | None = None) -> Path:
-    """The same bench result with made-up samples, `factor` times as slow as 10 ms."""
+def _written(
+    result: BenchResult,
+    path: Path,
+    factor: float,
+    noise: float = 0.01,
+    hardware: str | None = None,
+    **changes: object,
+) -> Path:
+    """The same bench result with made-up samples, `factor` times as slow as 10 ms; by default of another file."""
     rng = np.random.default_rng(0)
     visits = [[10 * factor * float(1 + noise * abs(rng.standard_normal()))] * 4 for _ in range(20)]
     device = Device.model_validate(result.device)
     made = measurements([Visit(entry="m", samples_ms=samples) for samples in visits], device, references=())
-    changed = result.model_copy(update={"measurement": made["m"]})
+    changed = result.model_copy(
+        update={"measurement": made["m"], "timing": None, "processes": [], "model_sha256": path.stem, **changes}
+    )
     if hardware:
         changed.provenance["hardware"] = {**result.provenance["hardware"], "fingerprint": hardware}
     write_json(path, changed.model_dump(by_alias=True))
@@ -105,6 +116,46 @@ def test_only_a_large_and_significant_slowdown_is_slower(
     comparison = compare(base, new)
     assert comparison.verdict == verdict
     assert f"**{verdict}**" in comparison.markdown()
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.2, 1.0])
+@pytest.mark.parametrize("factor", [1.02, 1.116, 1.4])
+def test_one_rule_both_ways(factor: float, noise: float, result: BenchResult, tmp_path: Path) -> None:
+    one = _written(result, tmp_path / "one.json", 1.0, noise)
+    other = _written(result, tmp_path / "other.json", factor, noise)
+    there, back = compare(one, other), compare(other, one)
+    mirrored = {"slower": "faster", "faster": "slower"}
+    assert back.verdict == mirrored.get(there.verdict, there.verdict)
+
+
+def test_a_file_that_has_not_changed_has_not_become_slower(result: BenchResult, tmp_path: Path) -> None:
+    base = _written(result, tmp_path / "base.json", 1.0, model_sha256="a")
+    new = _written(result, tmp_path / "new.json", 1.3, model_sha256="a")
+    found = compare(base, new)
+    assert found.verdict == "inconclusive"
+    assert "the same file" in found.reasons[0]
+    assert found.reasons[0] in found.markdown()
+
+
+def test_what_is_not_stable_proves_nothing(result: BenchResult, tmp_path: Path) -> None:
+    base, new = (_written(result, tmp_path / f"{name}.json", ms) for name, ms in (("base", 1.0), ("new", 1.3)))
+    document = json.loads(new.read_text())
+    document["measurement"]["stable"] = False
+    write_json(new, document)
+    found = compare(base, new)
+    assert found.verdict == "inconclusive"
+    assert "NEW is not stable" in found.reasons[0]
+
+
+def test_machines_disturbed_more_differently_than_the_change_is_large_prove_nothing(
+    result: BenchResult, tmp_path: Path
+) -> None:
+    quiet, busy = timing(10, 10), timing(13, 26)
+    base = _written(result, tmp_path / "base.json", 1.0, timing=quiet)
+    new = _written(result, tmp_path / "new.json", 1.3, timing=busy)
+    assert "quiet moment" in compare(base, new).reasons[0]
+    alike = _written(result, tmp_path / "alike.json", 1.3, timing=timing(13, 14))
+    assert compare(base, alike).verdict == "slower"
 
 
 def test_different_hardware_is_compared_only_on_request(result: BenchResult, tmp_path: Path) -> None:
