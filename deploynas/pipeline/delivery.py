@@ -93,9 +93,7 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
             name = space.name if file.precision == "fp32" else f"{space.name}_int8"
             content, built = (stage / file.path).read_bytes(), architecture.at_its_size.space
             about_it = served_words(report, file)
-            write_repository(
-                stage / "triton", Served(name, content, built, report.data.classes, device, about_it)
-            )
+            write_repository(stage / "triton", Served(name, content, built, report.data.classes, device, about_it))
     report.save(stage / "report.json")
     (stage / "report.html").write_text(html(report), encoding="utf-8")
     (stage / "report.md").write_text(markdown(report), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Measures what a search has gained: the found network against the heaviest, the best uniform one and random ones.
 
-Latencies are measured together, in one interleaved run, and brought to the scale of the shipped file. Accuracies are of the same images, so a difference is taken on
-each image: its variance is that of a mean over images, plus, where several networks are averaged, that of a mean over
-the draw of networks. Other seeds of training are not in it.
+Latencies are measured together, in one interleaved run, and brought to the scale of the shipped file. Accuracies are
+of the same images, so a difference is taken on each image: its variance is that of a mean over images, plus, where
+several networks are averaged, that of a mean over the draw of networks. Other seeds of training are not in it.
 """
 
 from __future__ import annotations

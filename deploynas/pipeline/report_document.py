@@ -296,8 +296,8 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
     ]
     if busiest > report.hardware.cores:
         found.append(
-            f"other programs were busy while it was measured (load {busiest:.1f} on {report.hardware.cores} cores): the "
-            "latency as it was is for a machine as busy as that"
+            f"other programs were busy while it was measured (load {busiest:.1f} on {report.hardware.cores} cores): "
+            "the latency as it was is that of a machine as busy"
         )
     if report.predicted_ms is None:
         found.append("there is no latency table of this device, so nothing was predicted")

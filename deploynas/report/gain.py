@@ -1,8 +1,8 @@
 """What a search has gained, as data: the found network beside the heaviest, the best uniform one and random ones.
 
 All of them were timed in one interleaved run, so their latencies compare; the run is brought to the scale of the
-shipped file, so that the found network has one latency wherever it appears. Accuracies compare only within a `Judgement`:
-all one-shot, with weights inherited from the supernet, or all fine-tuned with the same recipe.
+shipped file, so that the found network has one latency wherever it appears. Accuracies compare only within a
+`Judgement`: all one-shot, with weights inherited from the supernet, or all fine-tuned with the same recipe.
 """
 
 from __future__ import annotations

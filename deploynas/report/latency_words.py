@@ -202,4 +202,3 @@ def _effort(timing: Timing) -> str:
 def outcome_class(outcome: Outcome) -> str:
     """As the style sheet calls it: three outcomes, three colours."""
     return {"held": "held", "held undisturbed": "held-undisturbed", "missed": "missed"}[outcome]
-

@@ -113,7 +113,7 @@ def measured_lines(report: ReportFile) -> list[str]:
 
 def block_rows(report: ReportFile) -> list[tuple[str, ...]]:
     whole = Whole.of(report)
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             block.name,
             block.text,
