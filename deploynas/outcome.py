@@ -42,7 +42,9 @@ def outcome_phrase(timing: Timing, budget_ms: float, kind: BudgetKind) -> str:
         case "held undisturbed":
             return "held undisturbed, " + ("missed" if clock.p50_ms > budget_ms else "not surely") + " by the clock"
         case "missed":
-            return "missed by both" if min(clock.p50_ms, quiet) > budget_ms else f"missed ({budget_words(kind)})"
+            if min(clock.p50_ms, quiet) > budget_ms:
+                return "missed by both"
+            return "missed undisturbed" if kind == "undisturbed" else "missed by the clock"
 
 
 def outcome_words(timing: Timing, budget_ms: float, kind: BudgetKind) -> str:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 
+from deploynas.outcome import budget_words
 from deploynas.report.document import ExpectedBlock, ExpectedNetwork, ReportFile
 from deploynas.report.drawing import chips, colour, facts, legend, measured_name, stages
-from deploynas.report.latency_words import both_latencies
+from deploynas.report.latency_words import both_latencies, table_kind
 from deploynas.report.numbers import count, interval, ms, percent
 from deploynas.report.page import section
 from deploynas.report.plot import Axis, Mark, Plot
@@ -81,7 +82,7 @@ class _Explorer:
             "frontier",
             f"One-shot accuracy against latency: {len(report.frontier)} predicted optima, "
             f"{len(report.measured)} measured networks",
-            Axis.around(f"{self.of_kind} latency on {report.device.name}, ms", xs),
+            Axis.around(f"latency on {report.device.name}, {table_kind(report)}, ms", xs),
             Axis.around("one-shot accuracy, %", ys, factor=100),
             marks,
             line=[(p.latency_ms, p.accuracy) for p in report.frontier],
@@ -92,14 +93,11 @@ class _Explorer:
         )
 
     @property
-    def of_kind(self) -> str:
-        """The latency that tables of this device are of, and everything that is compared with them."""
-        return "undisturbed" if self.report.device.undisturbed else self.report.device.statistic
-
-    @property
     def budget_ms(self) -> float | None:
         """None if it is about another latency than those drawn here: a line would compare what does not compare."""
-        return self.report.budget_ms if self.report.device.budget == "undisturbed" else None
+        device, earlier = self.report.device, self.report.shipped.timing is None
+        comparable = earlier or (device.undisturbed and device.budget == "undisturbed")
+        return self.report.budget_ms if comparable else None
 
     def _marks(self) -> list[Mark]:
         """Predicted optima, measured networks of the frontier, and what is shipped: all one-shot."""
@@ -152,10 +150,10 @@ class _Explorer:
         said = (
             "Every hollow point is the most accurate network for its latency, by estimator and table; filled ones were "
             "measured on the device. All accuracies here are one-shot, of validation images: before fine-tuning. All "
-            f"latencies here are {self.of_kind}."
+            f"latencies of the plot: {table_kind(self.report)}."
         )
         if self.report.budget_ms is not None and self.budget_ms is None:
-            said += f" The budget is about another ({self.report.device.budget}, as it was), so it has no line here."
+            said += f" The budget is about another ({budget_words(self.report.device.budget)}): it has no line there."
         trust = self.report.estimator_validation
         if trust and trust.kendall_tau is not None:
             said += (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from deploynas.report.document import ReportFile
 from deploynas.report.gain import GainRecord, Judgement, Role, RoleAccuracy
+from deploynas.report.latency_words import table_kind
 from deploynas.report.numbers import ms, percent
 
 ONE_SHOT = (
@@ -61,11 +62,10 @@ def scale_words(report: ReportFile) -> str:
     if scale is None:
         return ""
     file_ms = report.shipped.latency_ms
-    kind = "undisturbed" if report.device.undisturbed else report.device.statistic
     return (
-        f"Latencies of networks that were timed together are {kind}, on the scale of the shipped file: beside the "
-        f"others the shipped network took {ms(file_ms / scale)}, as the file {ms(file_ms)}, so all are multiplied by "
-        f"{scale:.3f}"
+        f"Latencies ({table_kind(report)}) of networks that were timed together are on the scale of the shipped file: "
+        f"beside the others the shipped network took {ms(file_ms / scale)}, as the file {ms(file_ms)}, so all are "
+        f"multiplied by {scale:.3f}"
     )
 
 

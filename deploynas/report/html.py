@@ -10,6 +10,7 @@ from deploynas.report.document import ReportFile
 from deploynas.report.explorer import explorer_section
 from deploynas.report.gain_section import gain_section
 from deploynas.report.latency_section import latency_tile, measured_section
+from deploynas.report.latency_words import table_kind
 from deploynas.report.markdown import PRECISION_COLUMNS, precision_rows
 from deploynas.report.network_section import network_section
 from deploynas.report.numbers import change, count, ms, percent, size
@@ -61,7 +62,11 @@ def _tiles(report: ReportFile) -> str:
             if test is None
             else f"{report.data.test_images} test images; validation {percent(shipped.accuracy)}",
         ),
-        ("Prediction off by", change(report.prediction_error), _prediction(report)),
+        (
+            "Prediction off by",
+            change(report.prediction_error),
+            f"predicted {ms(report.predicted_ms)}, {table_kind(report)}",
+        ),
         (
             "File",
             size(shipped.size_bytes),
@@ -74,12 +79,6 @@ def _tiles(report: ReportFile) -> str:
         for name, value, under in tiles
     )
     return f'<div class="tiles">{latency_tile(report)}{"".join(others)}</div>'
-
-
-def _prediction(report: ReportFile) -> str:
-    """Against the latency that the device's tables are of."""
-    of = "undisturbed" if report.device.undisturbed else f"the {report.device.statistic} as it was"
-    return f"predicted {ms(report.predicted_ms)}, {of}"
 
 
 def _precisions(report: ReportFile) -> str:

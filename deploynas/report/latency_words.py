@@ -39,24 +39,29 @@ def median_ms(file: ShippedFile) -> float | None:
     return file.timing.clock.p50_ms if file.timing else file.percentiles_ms.get("p50")
 
 
+def table_kind(report: ReportFile) -> str:
+    """The latency that tables of this device are of, and so predictions and all that is compared with them."""
+    return UNDISTURBED if report.device.undisturbed else f"{report.device.statistic} as it was"
+
+
 def held(report: ReportFile) -> Held | None:
     """None without a budget."""
     budget_ms, kind, timing = report.budget_ms, report.device.budget, report.shipped.timing
     if budget_ms is None:
         return None
+    if timing is None:
+        return _held_earlier(report, budget_ms)
     budget = f"{ms(budget_ms)} ({budget_words(kind)})"
-    if timing:
-        return Held(outcome_of(timing, budget_ms, kind), outcome_phrase(timing, budget_ms, kind), budget)
-    return _held_earlier(report, budget_ms, budget)
+    return Held(outcome_of(timing, budget_ms, kind), outcome_phrase(timing, budget_ms, kind), budget)
 
 
-def _held_earlier(report: ReportFile, budget_ms: float, budget: str) -> Held:
-    """Of an earlier version: its latency was what the budget was about, and the clock's median may be missing."""
-    median = median_ms(report.shipped)
+def _held_earlier(report: ReportFile, budget_ms: float) -> Held:
+    """Of an earlier version: the budget was about the latency of tables, and the clock's median may be missing."""
+    budget, median = f"{ms(budget_ms)} ({table_kind(report)})", median_ms(report.shipped)
     if report.shipped.latency_ms > budget_ms:
         return Held("missed", "missed", budget)
     if not report.device.undisturbed:
-        return Held("held", "held by the clock", ms(budget_ms))
+        return Held("held", "held by the clock", budget)
     if median is None:
         return Held("held undisturbed", "held undisturbed, by the clock not known", budget)
     if median > budget_ms:
@@ -112,10 +117,13 @@ def measured_how(report: ReportFile) -> list[tuple[str, ...]]:
         (f"{AS_IT_WAS}: median (p50)", _median),
         *((name, _percentile(name)) for name in ("p90", "p95", "p99")),
         ("mean", _of_timing(lambda timing: ms(timing.clock.mean_ms))),
-        ("fastest to slowest tenth, over the median", _of_timing(lambda timing: percent(timing.clock.spread, 0))),
+        (
+            "spread: fastest to slowest tenth, over the median",
+            _of_timing(lambda timing: percent(timing.clock.spread, 0)),
+        ),
         ("inputs per second", _throughput),
         ("timed inferences", _of_timing(_effort)),
-        ("counts as stable", _of_timing(lambda timing: timing.stability)),
+        ("stability of the undisturbed latency", _of_timing(lambda timing: timing.stability)),
         ("loading the session", _of_loading(lambda loading: ms(loading.load_ms))),
         ("first inference", _of_loading(lambda loading: ms(loading.first_ms))),
         ("peak memory of the process", _of_loading(lambda loading: size(loading.peak_memory_bytes))),

@@ -53,7 +53,8 @@ def _gain(report: ReportFile) -> list[str]:
     for judgement in (report.gain.fine_tuned, report.gain.one_shot):
         if judgement:
             parts += [*table_lines(gain_columns(judgement), gain_rows(report.gain, judgement)), ""]
-    return [*parts, ONE_SHOT, *([f"{scale_words(report)}."] if scale_words(report) else []), ""]
+    scale = [f"{scale_words(report)}."] if report.joint_scale is not None else []
+    return [*parts, " ".join([ONE_SHOT, *scale]), ""]
 
 
 def _summary(report: ReportFile) -> list[str]:
@@ -86,23 +87,25 @@ def expected_accuracy(report: ReportFile) -> str:
 
 
 def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
-    base = report.files[0]
-
-    def beside(own_ms: float | None, base_ms: float | None) -> str:
-        return f" ({change(own_ms / base_ms - 1)})" if own_ms and base_ms and own_ms != base_ms else ""
-
-    quiet, median = (lambda file: undisturbed_ms(report, file)), median_ms
+    """A row per file; latencies of a second file with how far they are from the first one's."""
+    first = report.files[0]
     return [
         (
             f"{file.path} ({file.precision})",
             percent(file.accuracy),
-            ms(quiet(file)) + beside(quiet(file), quiet(base)),
-            ms(median(file)) + beside(median(file), median(base)),
+            _beside(undisturbed_ms(report, file), undisturbed_ms(report, first)),
+            _beside(median_ms(file), median_ms(first)),
             f"{file.throughput_per_s:.0f}",
             size(file.size_bytes),
         )
         for file in report.files
     ]
+
+
+def _beside(own_ms: float | None, first_ms: float | None) -> str:
+    if own_ms is None or first_ms is None or own_ms == first_ms:
+        return ms(own_ms)
+    return f"{ms(own_ms)} ({change(own_ms / first_ms - 1)})"
 
 
 def measured_lines(report: ReportFile) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from deploynas.report.document import ReportFile
 from deploynas.report.drawing import both, legend, measured_name, stages
+from deploynas.report.latency_words import table_kind
 from deploynas.report.numbers import percent
 from deploynas.report.page import section, table
 from deploynas.report.plot import Axis, Mark, Plot
@@ -54,8 +55,7 @@ def prediction_section(report: ReportFile) -> str:
         parts.append(f"<figure>{plot.svg()}{legend(named)}</figure>")
     if report.rounds:
         parts.append(table(round_columns(report), round_rows(report)))
-    of = "undisturbed" if report.device.undisturbed else f"the {report.device.statistic} as it was"
-    note = f"Latencies in the plot are {of}. The shaded band is ± 5 %."
+    note = f"Latencies in the plot: {table_kind(report)}. The shaded band is ± 5 %."
     if report.table_error is not None:
         note += f" Mean error of the table on networks that it was not fitted on: {percent(report.table_error)}."
     return section("Predicted and measured latency", *parts, note=note)

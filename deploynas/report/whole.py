@@ -20,7 +20,7 @@ class Whole:
     """The shipped file: what its blocks are shares of, and what the table says of all of them."""
 
     latency_ms: float
-    share: float  # of blocks and of what is outside them: one, or nothing if it was not profiled
+    share: float | None  # of blocks and of what is outside them together: one; None if it was not profiled
     outside: float
     predicted_ms: float | None
     fixed_ms: float | None  # of that, parts that every network has; the table knows their sum only
@@ -33,7 +33,7 @@ class Whole:
         searched = sum(block.predicted_ms for block in report.blocks if block.predicted_ms is not None)
         return cls(
             latency_ms=timing.undisturbed.latency_ms if timing else report.shipped.latency_ms,
-            share=1.0 if shares else 0.0,
+            share=1.0 if shares else None,
             outside=rest if shares and rest > HAIR else 0.0,
             predicted_ms=report.predicted_ms,
             fixed_ms=None if report.predicted_ms is None else report.predicted_ms - searched,
@@ -41,7 +41,7 @@ class Whole:
 
     @property
     def measured_ms(self) -> float | None:
-        return self.latency_ms if self.share else None
+        return None if self.share is None else self.latency_ms
 
     def of_it(self, block: BlockReport) -> float | None:
         return None if block.share is None else block.share * self.latency_ms
