@@ -41,4 +41,4 @@ def index(reports: dict[str, ReportFile]) -> str:
         link = f'<a href="{escape(name, quote=True)}/report.html">{escape(report.device.name)}</a>'
         rows.append(f"<tr><td>{link}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     content = f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
-    return page("deploynas bundles", ["<h1>Bundles</h1>", section("One network a device", content)])
+    return page("deploynas bundles", ["<h1>Bundles</h1>", section("One network a device", content, kind="bundles")])

@@ -122,7 +122,7 @@ def measured_how(report: ReportFile) -> list[tuple[str, ...]]:
             _of_timing(lambda timing: percent(timing.clock.spread, 0)),
         ),
         ("inputs per second", _throughput),
-        ("timed inferences", _of_timing(_effort)),
+        ("timed", _of_timing(_effort)),
         ("stability of the undisturbed latency", _of_timing(lambda timing: timing.stability)),
         ("loading the session", _of_loading(lambda loading: ms(loading.load_ms))),
         ("first inference", _of_loading(lambda loading: ms(loading.first_ms))),
@@ -204,7 +204,7 @@ def _throughput(file: ShippedFile) -> str:
 
 def _effort(timing: Timing) -> str:
     clock = timing.clock
-    return f"{clock.inferences} in {clock.processes} processes, {clock.warmups} warm-up(s) before each group"
+    return f"{clock.inferences} inferences in {clock.processes} processes, {clock.warmups} warm-up(s) before each group"
 
 
 def outcome_class(outcome: Outcome) -> str:

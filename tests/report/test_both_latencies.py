@@ -65,7 +65,7 @@ def test_how_it_was_measured_is_one_table(current: ReportFile) -> None:
     for said in (
         "| mean | 0.870 ms | 0.660 ms |",
         "| spread: fastest to slowest tenth, over the median | 10 % | 10 % |",
-        "| timed inferences | 300 in 6 processes, 2 warm-up(s) before each group |",
+        "| timed | 300 inferences in 6 processes, 2 warm-up(s) before each group |",
         "| stability of the undisturbed latency | stable (± 0.0 %, at most ± 3 % is) |",
         "| loading the session | 31.50 ms | – |",
         "| first inference | 2.250 ms | – |",
