@@ -98,8 +98,9 @@ def require_by_the_clock(delivered: Sequence[Delivery]) -> None:
 
 
 def show(reports: Sequence[ReportFile], as_json: bool) -> None:
-    """One row per file."""
+    """One row per file, both latencies in it; then what became of each budget."""
     from deploynas.report.gain_words import headline, verdict
+    from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms, waited
     from deploynas.report.numbers import change, ms, percent, size
 
     if as_json:
@@ -115,16 +116,21 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
                     percent(report.test_accuracy) if file.precision == "fp32" and report.test_accuracy else "",
                     percent(file.accuracy),
                     ms(report.predicted_ms) if gated else "",
-                    f"{ms(file.latency_ms)} ± {percent(file.relative_error, 1)}",
+                    ms(undisturbed_ms(report, file)),
+                    ms(median_ms(file)),
                     ms(report.budget_ms) if gated else "",
                     change(report.prediction_error) if gated else "",
                     size(file.size_bytes),
                 )
             )
-    columns = ("accuracy, test", "validation", "predicted", "measured", "budget", "prediction off by", "size")
-    print_table(("", *columns), rows)
+    latencies = ("predicted", UNDISTURBED, f"{AS_IT_WAS} (median)", "budget", "prediction off by")
+    print_table(("", "accuracy, test", "validation", *latencies, "size"), rows)
     for report in reports:
-        checked = report.verification
+        checked, found = report.verification, held(report)
+        if found:
+            say(f"{report.device.name}: the budget of {found.budget} is {found.phrase}")
+        if report.waits:
+            say(f"{report.device.name}: {waited(report)}")
         say(
             f"{report.device.name}: torch and ONNX Runtime differ by {checked.max_difference:.1e} at batches "
             f"{', '.join(map(str, checked.batches))} (tolerance {checked.tolerance:.1e}), "

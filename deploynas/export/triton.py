@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploynas.device import Device
@@ -11,20 +13,34 @@ MAX_BATCH = 64
 _GPU = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
-def write_repository(folder: Path, name: str, model: bytes, space: Space, labels: list[str], device: Device) -> None:
+@dataclass(frozen=True)
+class Served:
+    """A model that a server is to have."""
+
+    name: str
+    model: bytes
+    space: Space
+    labels: Sequence[str]
+    device: Device
+    about: Sequence[str] = ()  # comment lines for whoever reads its configuration: what was measured
+
+
+def write_repository(folder: Path, served: Served) -> None:
     """`folder/NAME/{config.pbtxt,labels.txt,1/model.onnx}`."""
-    place = folder / name
+    place = folder / served.name
     (place / "1").mkdir(parents=True)
-    (place / "1" / "model.onnx").write_bytes(model)
-    (place / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf-8")
-    (place / "config.pbtxt").write_text(_config(name, space, device), encoding="utf-8")
+    (place / "1" / "model.onnx").write_bytes(served.model)
+    (place / "labels.txt").write_text("\n".join(served.labels) + "\n", encoding="utf-8")
+    (place / "config.pbtxt").write_text(_config(served), encoding="utf-8")
 
 
-def _config(name: str, space: Space, device: Device) -> str:
+def _config(served: Served) -> str:
+    space, device = served.space, served.device
     dims = f"[ {space.in_channels}, {space.height}, {space.width} ]"
     kind = "KIND_GPU" if device.provider_name in _GPU else "KIND_CPU"
     lines = [
-        f'name: "{name}"',
+        *(f"# {line}" for line in served.about),
+        f'name: "{served.name}"',
         'platform: "onnxruntime_onnx"',
         f"max_batch_size: {MAX_BATCH}",
         f'input [ {{ name: "input" data_type: TYPE_FP32 dims: {dims} }} ]',

@@ -80,7 +80,7 @@ class Candidates:
             return Attempt(asked_ms, result.latency_ms, self._latency(result.architecture, budget), result)
 
         attempts = within_budget(budget, probe, PROBES)
-        self.probes += [round_of(attempt, attempt.what.architecture) for attempt in attempts]
+        self.probes += [round_of(attempt, attempt.what.architecture, exported=False) for attempt in attempts]
         return attempts[-1].what
 
     def _require_sources(self) -> tuple[KnownTable, StoredEstimator]:
@@ -124,10 +124,11 @@ def _about(measured: Measurement, kind: BudgetKind) -> float:
     return float(np.percentile(np.concatenate(measured.samples_ms), int(kind[1:])))
 
 
-def round_of(attempt: Attempt, architecture: Architecture) -> Round:
+def round_of(attempt: Attempt, architecture: Architecture, *, exported: bool) -> Round:
     return Round(
         target_ms=attempt.target_ms,
         predicted_ms=attempt.predicted_ms,
         measured_ms=attempt.measured_ms,
         architecture=str(architecture),
+        exported=exported,
     )

@@ -10,17 +10,18 @@ from deploynas.device import Device
 from deploynas.export import predict
 from deploynas.export.budget import Attempt, within_budget
 from deploynas.export.bundle import ManifestAbout, staged, write_manifest
-from deploynas.export.triton import write_repository
+from deploynas.export.triton import Served, write_repository
 from deploynas.files import write_json
 from deploynas.outcome import about
 from deploynas.pipeline.candidates import Candidates
-from deploynas.pipeline.exported import MODEL, Exported, Wishes, export_network
+from deploynas.pipeline.exported import Exported, Wishes, export_network
 from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.report_document import Shipment, report_document
 from deploynas.progress import OnProgress, silent
 from deploynas.report.card import card
 from deploynas.report.document import ReportFile
 from deploynas.report.html import html
+from deploynas.report.latency_words import served_words
 from deploynas.report.markdown import markdown
 from deploynas.space.notation import to_text
 from deploynas.training.batches import Batches
@@ -88,11 +89,11 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
         write_json(stage / f"bench.{precision}.json", result.model_dump(by_alias=True))
     shutil.copyfile(Path(predict.__file__), stage / "predict.py")
     if with_triton:
-        for precision in made.benches:
-            name = space.name if precision == "fp32" else f"{space.name}_int8"
-            content = (stage / MODEL[precision]).read_bytes()
-            built = architecture.at_its_size.space
-            write_repository(stage / "triton", name, content, built, report.data.classes, device)
+        for file in report.files:
+            name = space.name if file.precision == "fp32" else f"{space.name}_int8"
+            content, built = (stage / file.path).read_bytes(), architecture.at_its_size.space
+            about_it = served_words(report, file)
+            write_repository(stage / "triton", Served(name, content, built, report.data.classes, device, about_it))
     report.save(stage / "report.json")
     (stage / "report.html").write_text(html(report), encoding="utf-8")
     (stage / "report.md").write_text(markdown(report), encoding="utf-8")

@@ -1,8 +1,8 @@
 """Measures what a search has gained: the found network against the heaviest, the best uniform one and random ones.
 
-Latencies are measured together, in one interleaved run. Accuracies are of the same images, so a difference is taken on
-each image: its variance is that of a mean over images, plus, where several networks are averaged, that of a mean over
-the draw of networks. Other seeds of training are not in it.
+Latencies are measured together, in one interleaved run, and brought to the scale of the shipped file. Accuracies are
+of the same images, so a difference is taken on each image: its variance is that of a mean over images, plus, where
+several networks are averaged, that of a mean over the draw of networks. Other seeds of training are not in it.
 """
 
 from __future__ import annotations
@@ -61,14 +61,19 @@ class Rivals:
 
 @dataclass(frozen=True)
 class MeasuredTogether:
-    """Networks that were timed in one run; each is judged when it is first asked for."""
+    """Networks that were timed in one run; each is judged when it is first asked for.
+
+    `scale` takes latencies of that run to those of the shipped file, which was timed in another: without it one network
+    would have two latencies on one page. Ratios stay what they were.
+    """
 
     timed: Mapping[Architecture, Measurement]
     supernet: TrainedSupernet
+    scale: float = 1.0
     _right: dict[Architecture, np.ndarray] = field(default_factory=dict)
 
     def latency_ms(self, network: Architecture) -> float:
-        return self.timed[network].latency_ms
+        return self.scale * self.timed[network].latency_ms
 
     def right(self, network: Architecture) -> np.ndarray:
         """Whether it is right about each validation image, one-shot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from deploynas.accuracy.changes import single_changes
@@ -46,7 +46,6 @@ from deploynas.training.batches import Batches
 
 FRONTIER_POINTS = 80
 GOOD_PREDICTION = 0.05  # what the prediction of a shipped network should be within
-DISTURBED = 1.1  # a machine that many times slower than undisturbed is worth a warning
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def report_document(shipment: Shipment) -> ReportFile:
     table, estimator = known.table if known else None, candidates.estimator
     bench = shipped.benches[device.precision]
     points = _frontier(estimator, table)
-    gain, measured = _measured(shipment, points)
+    beside = _beside(shipment, points)
     expectation = estimator.expect(architecture) if estimator else None
     validation = estimator.validation if estimator else None
     report = ReportFile(
@@ -102,10 +101,10 @@ def report_document(shipment: Shipment) -> ReportFile:
         test_accuracy=record.test_accuracy,
         files=_files(shipped),
         blocks=block_reports(architecture, table, bench),
-        gain=gain,
+        gain=beside.gain,
         expected=expected_network(architecture, estimator, table) if estimator and table else None,
         frontier=_points(points, estimator, table),
-        measured=measured,
+        measured=beside.points,
         table_networks=_table_networks(known),
         rounds=_rounds(shipment),
         verification=VerificationRecord.model_validate(asdict(shipped.fp32.verification)),
@@ -116,6 +115,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         versions={name: str(version) for name, version in bench.provenance["versions"].items()},
         outcome=_outcome(shipment),
         waits=[_wait(timing) for timing in (busier.timing for busier in shipped.waits) if timing],
+        joint_scale=beside.scale,
         profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
@@ -176,36 +176,49 @@ def _points(
     return [expected_network(point.architecture, estimator, table) for point in points.thin(FRONTIER_POINTS)]
 
 
-def _measured(shipment: Shipment, points: Frontier | None) -> tuple[GainRecord | None, list[MeasuredPoint]]:
+@dataclass(frozen=True)
+class Beside:
+    """What was measured beside the shipped network, on the scale of its file."""
+
+    gain: GainRecord | None = None
+    points: list[MeasuredPoint] = field(default_factory=list)
+    scale: float | None = None
+
+
+def _beside(shipment: Shipment, points: Frontier | None) -> Beside:
     """The shipped network, its rivals and some networks of the frontier: timed together, judged one-shot."""
     candidates, wishes, architecture = shipment.candidates, shipment.wishes, shipment.architecture
     estimator, known, supernet = candidates.estimator, candidates.table, _supernet(candidates)
     if supernet is None:
-        return None, []
+        return Beside()
     table = known.table if known else None
     rivals = Rivals.of(architecture, estimator, table)
     some = points.thin(wishes.frontier_points) if points and wishes.frontier_points >= 2 else []
     networks = list(dict.fromkeys([architecture, *rivals.networks, *(point.architecture for point in some)]))
     shipment.on_progress(0.85, "measuring it beside other networks")
     timed = measure_networks(candidates.device, candidates.space, networks, forms=candidates.forms)
-    measured = MeasuredTogether(dict(zip(networks, timed, strict=True)), supernet)
+    # the shipped network is the first of them
+    scale = shipment.shipped.benches[candidates.device.precision].measurement.latency_ms / timed[0].latency_ms
+    measured = MeasuredTogether(dict(zip(networks, timed, strict=True)), supernet, scale)
     compared = Compared.of(architecture, rivals, measured)
     shipment.on_progress(0.9, "judging it beside other networks")
     gain = gain_record(compared, measured, table)
     if wishes.compare:
         few = compared.first(wishes.compare)
         gain = gain.model_copy(update={"fine_tuned": _fine_tuned(shipment, few, measured)})
-    return gain, [
+    found = [
         MeasuredPoint(
             latency_ms=measured.latency_ms(point.architecture),
             accuracy=measured.accuracy(point.architecture),
             architecture=str(point.architecture),
             predicted_ms=point.latency_ms,
             predicted_accuracy=estimator.expect(point.architecture).accuracy,
+            shipped=point.architecture == architecture,
         )
         for point in some
         if estimator is not None
     ]
+    return Beside(gain, found, scale)
 
 
 def _supernet(candidates: Candidates) -> TrainedSupernet | None:
@@ -237,7 +250,11 @@ def _table_networks(known: KnownTable | None) -> list[PredictedMeasured]:
 
 def _rounds(shipment: Shipment) -> list[Round]:
     """First the networks that were only measured, then those that were exported."""
-    exports = [round_of(made, made.what.architecture) for made in shipment.rounds if made.target_ms != float("inf")]
+    exports = [
+        round_of(made, made.what.architecture, exported=True)
+        for made in shipment.rounds
+        if made.target_ms != float("inf")
+    ]
     return [*shipment.candidates.probes, *exports]
 
 
@@ -272,22 +289,21 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
     found = []
     if report.budget_ms is None:
         found.append("no budget was given, so none was kept")
-    unstable = [file.path for file in report.files if not file.stable]
-    if unstable:
-        found.append(f"the timings of {', '.join(unstable)} scatter by more than the device file allows")
-    disturbed = max(report.files, key=lambda file: file.disturbance)
-    if disturbed.disturbance > DISTURBED:
-        found.append(
-            f"the machine was {100 * (disturbed.disturbance - 1):.0f} % slower than undisturbed: latencies are without "
-            f"that, and as it was the median of {disturbed.path} took {disturbed.percentiles_ms['p50']:.4g} ms"
-        )
+    found += [
+        f"the undisturbed latency of {file.path} is {file.timing.stability}: measure again on a quieter machine"
+        for file in report.files
+        if file.timing and not file.timing.stable
+    ]
     if busiest > report.hardware.cores:
-        found.append("other programs were busy on the machine while it was measured")
+        found.append(
+            f"other programs were busy while it was measured (load {busiest:.1f} on {report.hardware.cores} cores): "
+            "the latency as it was is that of a machine as busy"
+        )
     if report.predicted_ms is None:
         found.append("there is no latency table of this device, so nothing was predicted")
     error = report.prediction_error
     if error is not None and abs(error) > GOOD_PREDICTION:
-        found.append(f"the predicted latency is off by {100 * error:+.1f} %")
+        found.append(f"the table's prediction is off by {100 * error:+.1f} %")
     if report.predicted_accuracy is not None and not (
         report.estimator_validation and report.estimator_validation.networks
     ):

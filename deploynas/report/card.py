@@ -8,14 +8,23 @@ from pydantic import JsonValue
 from deploynas.provenance import DataRecord
 from deploynas.report.document import ReportFile
 from deploynas.report.gain_words import headline
-from deploynas.report.markdown import precision_rows, summary_rows, table_lines
+from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms
+from deploynas.report.markdown import PRECISION_COLUMNS, measured_lines, precision_rows, summary_rows, table_lines
 from deploynas.report.numbers import ms
 
 
 def card(report: ReportFile, triton: bool = False) -> str:
     limits = ["## Limits", "", *(f"- {warning}" for warning in report.warnings), ""] if report.warnings else []
     return "\n".join(
-        [*_header(report), *_summary(report), *_use(triton), *_training(report.data), *_architecture(report), *limits]
+        [
+            *_header(report),
+            *_summary(report),
+            *_use(triton),
+            *_measured(report),
+            *_training(report.data),
+            *_architecture(report),
+            *limits,
+        ]
     )
 
 
@@ -44,19 +53,21 @@ def _result(report: ReportFile, precision: str, accuracy: float) -> dict[str, Js
 
 def _summary(report: ReportFile) -> list[str]:
     shipped, device = report.shipped, report.device
-    budget = f" within a budget of {ms(report.budget_ms)}" if report.budget_ms is not None else ""
+    found = held(report)
+    budget = f" The budget of {found.budget} is {found.phrase}." if found else ""
     return [
         f"# {report.title}",
         "",
         f"An image classifier for {len(report.data.classes)} classes, found by architecture search in the space "
         f"`{report.space}` ({report.space_size} networks) for the device `{device.name}`: "
-        f"{ms(shipped.latency_ms)} for a batch of {device.batch}{budget}, measured whole on "
-        f"{report.hardware.processor} with {device.threads} thread(s).",
+        f"{ms(undisturbed_ms(report, shipped))} {UNDISTURBED}, {ms(median_ms(shipped))} (median) {AS_IT_WAS}, for a "
+        f"batch of {device.batch}, measured whole on {report.hardware.processor} with {device.threads} thread(s), "
+        f"{report.created}.{budget}",
         "",
         *_gain(report),
         *table_lines(("", "predicted", "measured", "limit"), summary_rows(report)),
         "",
-        *table_lines(("file", "accuracy", "latency", "p95", "inputs/s", "size"), precision_rows(report)),
+        *table_lines(PRECISION_COLUMNS, precision_rows(report)),
         "",
     ]
 
@@ -80,6 +91,10 @@ def _use(triton: bool) -> list[str]:
         *(["", served] if triton else []),
         "",
     ]
+
+
+def _measured(report: ReportFile) -> list[str]:
+    return ["## How it was measured", "", *measured_lines(report), ""]
 
 
 def _training(data: DataRecord) -> list[str]:

@@ -80,7 +80,10 @@ class ExpectedNetwork(Point):
 
 
 class MeasuredPoint(Point):
-    """Measured on the device and on the validation set, with the weights that it inherits from the supernet."""
+    """Measured on the device and on the validation set, with the weights that it inherits from the supernet.
+
+    Its latency is on the scale of the shipped file: see `joint_scale`.
+    """
 
     predicted_ms: float
     predicted_accuracy: float
@@ -97,8 +100,9 @@ class Round(BaseModel):
 
     target_ms: float
     predicted_ms: float | None
-    measured_ms: float
+    measured_ms: float  # of the kind that the budget is about
     architecture: str
+    exported: bool | None = None  # as a file; False: measured before it had weights; None in earlier versions
 
 
 class Wait(BaseModel):
@@ -202,6 +206,7 @@ class ReportFile(BaseModel):
     warnings: list[str] = []
     outcome: Outcome | None = None  # of the budget; None without one, and in reports of earlier versions
     waits: list[Wait] = []  # for a quieter moment, before the measurement that counts
+    joint_scale: float | None = None  # what latencies of networks that were timed together are multiplied by
     profiler_slowdown: float | None = None  # by what factor the runtime's profiler made the shipped file slower
 
     @classmethod

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 
+from deploynas.outcome import budget_words
 from deploynas.report.document import ExpectedBlock, ExpectedNetwork, ReportFile
-from deploynas.report.drawing import chips, colour, facts, legend, stages
+from deploynas.report.drawing import chips, colour, facts, legend, measured_name, stages
+from deploynas.report.latency_words import both_latencies, table_kind
 from deploynas.report.numbers import count, interval, ms, percent
 from deploynas.report.page import section
 from deploynas.report.plot import Axis, Mark, Plot
@@ -65,7 +67,7 @@ class _Explorer:
     @cached_property
     def plot(self) -> Plot:
         report, marks = self.report, self._marks()
-        xs, budget = [mark.x for mark in marks], report.budget_ms
+        xs, budget = [mark.x for mark in marks], self.budget_ms
         if budget is not None and budget < FAR * max(xs):
             xs.append(budget)
         else:
@@ -80,7 +82,7 @@ class _Explorer:
             "frontier",
             f"One-shot accuracy against latency: {len(report.frontier)} predicted optima, "
             f"{len(report.measured)} measured networks",
-            Axis.around(f"latency on {report.device.name}, ms", xs),
+            Axis.around(f"latency on {report.device.name}, {table_kind(report)}, ms", xs),
             Axis.around("one-shot accuracy, %", ys, factor=100),
             marks,
             line=[(p.latency_ms, p.accuracy) for p in report.frontier],
@@ -90,6 +92,13 @@ class _Explorer:
             height=330,
         )
 
+    @property
+    def budget_ms(self) -> float | None:
+        """None if it is about another latency than those drawn here: a line would compare what does not compare."""
+        device, earlier = self.report.device, self.report.shipped.timing is None
+        comparable = earlier or (device.undisturbed and device.budget == "undisturbed")
+        return self.report.budget_ms if comparable else None
+
     def _marks(self) -> list[Mark]:
         """Predicted optima, measured networks of the frontier, and what is shipped: all one-shot."""
         report = self.report
@@ -98,21 +107,29 @@ class _Explorer:
                 p.latency_ms,
                 p.accuracy,
                 "predicted",
-                ("Predicted optimum", *facts(p.latency_ms, p.accuracy), *stages(p.architecture)),
+                (self._optimum(p), *facts(p.latency_ms, p.accuracy), *stages(p.architecture)),
                 key=str(i),
             )
             for i, p in enumerate(report.frontier)
         ]
         for p in report.measured:
+            if p.shipped:
+                continue  # its mark follows
             predicted = f"predicted: {ms(p.predicted_ms)}, {percent(p.predicted_accuracy)}"
-            lines = ("Measured", *facts(p.latency_ms, p.accuracy), predicted, *stages(p.architecture))
+            lines = (measured_name(report, p), *facts(p.latency_ms, p.accuracy), predicted, *stages(p.architecture))
             marks.append(Mark(p.latency_ms, p.accuracy, "measured", lines))
         accuracy = self.measured_accuracy
         if accuracy is not None:
             latency_ms = report.shipped.latency_ms
-            lines = ("Shipped, measured", *facts(latency_ms, accuracy), *stages(report.architecture))
-            marks.append(Mark(latency_ms, accuracy, "shipped", lines, key="shipped"))
+            latencies = both_latencies(report, report.shipped)
+            lines = ("Shipped, measured", latencies, f"one-shot accuracy {percent(accuracy)}")
+            lines += stages(report.architecture)
+            marks.append(Mark(latency_ms, accuracy, "shipped", lines, key="shipped", name="shipped"))
         return marks
+
+    def _optimum(self, network: ExpectedNetwork) -> str:
+        shipped = network.architecture == self.report.architecture
+        return "Predicted optimum: the shipped network" if shipped else "Predicted optimum"
 
     @cached_property
     def measured_accuracy(self) -> float | None:
@@ -123,7 +140,7 @@ class _Explorer:
 
     def figure(self) -> str:
         named = [("predicted", "predicted optimum")]
-        if self.report.measured:
+        if any(not point.shipped for point in self.report.measured):
             named.append(("measured", "measured"))
         if self.measured_accuracy is not None:
             named.append(("shipped", "shipped, measured"))
@@ -132,8 +149,11 @@ class _Explorer:
     def note(self) -> str:
         said = (
             "Every hollow point is the most accurate network for its latency, by estimator and table; filled ones were "
-            "measured on the device. All accuracies here are one-shot, of validation images: before fine-tuning."
+            "measured on the device. All accuracies here are one-shot, of validation images: before fine-tuning. All "
+            f"latencies of the plot: {table_kind(self.report)}."
         )
+        if self.report.budget_ms is not None and self.budget_ms is None:
+            said += f" The budget is about another ({budget_words(self.report.device.budget)}): it has no line there."
         trust = self.report.estimator_validation
         if trust and trust.kendall_tau is not None:
             said += (
@@ -217,7 +237,7 @@ class _Explorer:
         if network.architecture == self.report.architecture:
             accuracy = self.measured_accuracy
             judged = f", {percent(accuracy)} one-shot" if accuracy is not None else ""
-            return f"shipped, measured: {ms(self.report.shipped.latency_ms)}{judged}"
+            return f"shipped, measured: {both_latencies(self.report, self.report.shipped)}{judged}"
         for point in self.report.measured:
             if point.architecture == network.architecture:
                 return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)} one-shot"

@@ -1,7 +1,8 @@
 """What a search has gained, as data: the found network beside the heaviest, the best uniform one and random ones.
 
-All of them were timed in one interleaved run, so their latencies compare. Accuracies compare only within a `Judgement`:
-all one-shot, with weights inherited from the supernet, or all fine-tuned with the same recipe.
+All of them were timed in one interleaved run, so their latencies compare; the run is brought to the scale of the
+shipped file, so that the found network has one latency wherever it appears. Accuracies compare only within a
+`Judgement`: all one-shot, with weights inherited from the supernet, or all fine-tuned with the same recipe.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ Part = Literal["validation", "test"]
 class ComparedNetwork(BaseModel):
     role: Role
     architecture: str
-    latency_ms: float  # measured
-    relative_error: float  # half-width of the 95 % interval, over the latency
+    latency_ms: float  # measured, on the scale of the shipped file; in earlier versions as the run had it
+    relative_error: float  # half-width of the 95 % interval, over the latency, within the run
     predicted_ms: float | None
 
 

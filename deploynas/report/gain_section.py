@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from deploynas.report.document import ReportFile
-from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, verdict
+from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, scale_words, verdict
 from deploynas.report.page import section, table
 
 
@@ -19,6 +19,8 @@ def gain_section(report: ReportFile) -> str:
         f"{ONE_SHOT} All latencies here were measured on {report.device.name} in one interleaved run. Random networks "
         "draw every decision uniformly."
     )
+    if report.joint_scale is not None:
+        note += f" {scale_words(report)}."
     return section(
         "What was gained",
         f'<div class="told"><div><p class="lead">{escape(headline(report))}.</p>',

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from deploynas.report.document import ReportFile
 from deploynas.report.gain import GainRecord, Judgement, Role, RoleAccuracy
+from deploynas.report.latency_words import table_kind
 from deploynas.report.numbers import ms, percent
 
 ONE_SHOT = (
@@ -15,7 +16,7 @@ ONE_SHOT = (
     "further. It tells networks apart; fine-tuning raises all of them."
 )
 NAMES: dict[Role, str] = {
-    "found": "found network",
+    "found": "found network (shipped)",
     "heaviest": "heaviest network",
     "uniform": "best uniform network within its latency",
     "random": "random networks of its latency",
@@ -55,6 +56,19 @@ def verdict(report: ReportFile) -> str:
     return f"No difference from random networks of the same latency can be told: {points}"
 
 
+def scale_words(report: ReportFile) -> str:
+    """What was done to latencies that were measured beside the shipped network; empty if nothing was."""
+    scale = report.joint_scale
+    if scale is None:
+        return ""
+    file_ms = report.shipped.latency_ms
+    return (
+        f"Latencies ({table_kind(report)}) of networks that were timed together are on the scale of the shipped file: "
+        f"beside the others the shipped network took {ms(file_ms / scale)}, as the file {ms(file_ms)}, so all are "
+        f"multiplied by {scale:.3f}"
+    )
+
+
 def gain_columns(judgement: Judgement) -> tuple[str, ...]:
     kind = f"{judgement.weights}, {judgement.images} {judgement.part} images"
     return kind, "latency", "accuracy", "found is ahead by, points (95 % interval)"
@@ -66,6 +80,8 @@ def gain_rows(gain: GainRecord, judgement: Judgement) -> list[tuple[str, ...]]:
     for role in judgement.roles:
         latencies = [network.latency_ms for network in gain.of(role.role)][: len(role.accuracies)]
         name = NAMES[role.role] if role.role != "random" else f"{_count(role)} of its latency"
+        if role.role != "found" and [n.architecture for n in gain.of(role.role)] == [gain.found.architecture]:
+            name += ": the shipped one itself"
         latency = ms(max(latencies))
         if len(latencies) > 1:
             latency = f"{ms(min(latencies)).removesuffix(' ms')} to {latency}"

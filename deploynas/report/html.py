@@ -9,7 +9,9 @@ from deploynas.report.changes_section import changes_section
 from deploynas.report.document import ReportFile
 from deploynas.report.explorer import explorer_section
 from deploynas.report.gain_section import gain_section
-from deploynas.report.markdown import precision_rows
+from deploynas.report.latency_section import latency_tile, measured_section
+from deploynas.report.latency_words import table_kind
+from deploynas.report.markdown import PRECISION_COLUMNS, precision_rows
 from deploynas.report.network_section import network_section
 from deploynas.report.numbers import change, count, ms, percent, size
 from deploynas.report.page import page, section, table
@@ -27,6 +29,7 @@ def html(report: ReportFile) -> str:
         changes_section(report),
         prediction_section(report),
         _precisions(report),
+        measured_section(report),
         _provenance(report),
     ]
     return page(report.title, [part for part in body if part], scripts=("page.js", "explorer.js"))
@@ -50,16 +53,8 @@ def _header(report: ReportFile) -> str:
 
 
 def _tiles(report: ReportFile) -> str:
-    shipped, budget = report.shipped, report.budget_ms
-    latency = f"± {percent(shipped.relative_error, 1)}, {report.device.statistic}"
-    if budget is not None:
-        met = shipped.latency_ms <= budget
-        word = f'<b class="{"ok" if met else "missed"}">{"within" if met else "over"}</b> the budget of {ms(budget)}'
-        share = min(100.0, 100 * shipped.latency_ms / budget)
-        latency = f'<div class="gauge"><i style="width:{share:.1f}%"></i></div>{word}'
-    test = report.test_accuracy
+    shipped, test = report.shipped, report.test_accuracy
     tiles = [
-        ("Latency, measured whole", ms(shipped.latency_ms), latency),
         (
             "Accuracy, fine-tuned",
             percent(shipped.accuracy if test is None else test),
@@ -67,26 +62,26 @@ def _tiles(report: ReportFile) -> str:
             if test is None
             else f"{report.data.test_images} test images; validation {percent(shipped.accuracy)}",
         ),
-        ("Prediction off by", change(report.prediction_error), f"predicted {ms(report.predicted_ms)}"),
+        (
+            "Prediction off by",
+            change(report.prediction_error),
+            f"predicted {ms(report.predicted_ms)}, {table_kind(report)}",
+        ),
         (
             "File",
             size(shipped.size_bytes),
             f"{count(report.params)} parameters, {count(report.macs)} MACs, images of {report.image_size}",
         ),
     ]
-    return (
-        '<div class="tiles">'
-        + "".join(
-            f'<div><div class="name">{escape(name)}</div><div class="value">{escape(value)}</div>'
-            f'<div class="under">{under}</div></div>'
-            for name, value, under in tiles
-        )
-        + "</div>"
+    others = (
+        f'<div><div class="name">{escape(name)}</div><div class="value">{escape(value)}</div>'
+        f'<div class="under">{escape(under)}</div></div>'
+        for name, value, under in tiles
     )
+    return f'<div class="tiles">{latency_tile(report)}{"".join(others)}</div>'
 
 
 def _precisions(report: ReportFile) -> str:
-    columns = ("file", "accuracy", "latency", "p95", "inputs/s", "size")
     checked = report.verification
     note = (
         f"Verified before anything was written: ONNX checker; logits of torch and ONNX Runtime at batches "
@@ -99,7 +94,7 @@ def _precisions(report: ReportFile) -> str:
         weights = "a scale a channel" if c.per_channel else "one scale a tensor"
         note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
     title = "fp32 and int8" if len(report.files) > 1 else "The file"
-    return section(title, table(columns, precision_rows(report)), note=escape(note))
+    return section(title, table(PRECISION_COLUMNS, precision_rows(report)), note=escape(note))
 
 
 def _provenance(report: ReportFile) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from deploynas.files import write_bytes
 from deploynas.report.document import FILE, ReportFile
-from deploynas.report.numbers import change, ms, percent, size
+from deploynas.report.latency_section import outcome_badge
+from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms
+from deploynas.report.numbers import NOTHING, change, ms, percent, size
 from deploynas.report.page import page, section
 
 PAGE = "index.html"
@@ -21,19 +23,22 @@ def write_index(folder: Path) -> Path:
 
 
 def index(reports: dict[str, ReportFile]) -> str:
-    columns = ("device", "accuracy", "measured", "budget", "prediction", "file")
+    columns = ("device", "accuracy", UNDISTURBED, f"{AS_IT_WAS} (median)", "budget", "outcome", "prediction", "file")
     head = "".join(f"<th>{column}</th>" for column in columns)
     rows = []
     for name, report in reports.items():
         shipped = report.shipped
+        found = held(report)
         cells = (
             percent(shipped.accuracy),
-            ms(shipped.latency_ms),
-            ms(report.budget_ms),
+            ms(undisturbed_ms(report, shipped)),
+            ms(median_ms(shipped)),
+            escape(found.budget) if found else NOTHING,
+            outcome_badge(found) if found else NOTHING,
             change(report.prediction_error),
             size(shipped.size_bytes),
         )
         link = f'<a href="{escape(name, quote=True)}/report.html">{escape(report.device.name)}</a>'
         rows.append(f"<tr><td>{link}</td>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
     content = f'<div class="scroll"><table><tr>{head}</tr>{"".join(rows)}</table></div>'
-    return page("deploynas bundles", ["<h1>Bundles</h1>", section("One network a device", content)])
+    return page("deploynas bundles", ["<h1>Bundles</h1>", section("One network a device", content, kind="bundles")])

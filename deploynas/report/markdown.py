@@ -6,20 +6,32 @@ from collections.abc import Sequence
 
 from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
-from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, verdict
+from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, scale_words, verdict
+from deploynas.report.latency_words import (
+    AS_IT_WAS,
+    UNDISTURBED,
+    latency_rows,
+    measured_columns,
+    measured_how,
+    measured_notes,
+    median_ms,
+    undisturbed_ms,
+)
 from deploynas.report.numbers import change, count, interval, ms, percent, size
+from deploynas.report.rounds import round_columns, round_rows
+from deploynas.report.whole import OUTSIDE, Whole, block_note
 
 
 def markdown(report: ReportFile) -> str:
     parts = [f"# {report.title}", "", *_gain(report), *_summary(report)]
     if len(report.files) > 1:
-        parts += ["", "## Precisions", "", *table_lines(_PRECISION_COLUMNS, precision_rows(report))]
-    parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, block_rows(report))]
+        parts += ["", "## Precisions", "", *table_lines(PRECISION_COLUMNS, precision_rows(report))]
+    parts += ["", "## How it was measured", "", *measured_lines(report)]
+    if report.blocks:
+        parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, [*block_rows(report), _sum_row(report)])]
+        parts += ["", block_note(report)]
     if report.rounds:
-        rows = [
-            (str(i + 1), ms(r.target_ms), ms(r.predicted_ms), ms(r.measured_ms)) for i, r in enumerate(report.rounds)
-        ]
-        parts += ["", "## Rounds", "", *table_lines(("round", "asked for", "predicted", "measured"), rows)]
+        parts += ["", "## Rounds", "", *table_lines(round_columns(report), round_rows(report))]
     for title, changes in change_lists(report):
         parts += ["", f"## {title}", "", *table_lines(CHANGE_COLUMNS, change_rows(changes))]
     if report.decisions:
@@ -29,8 +41,8 @@ def markdown(report: ReportFile) -> str:
     return "\n".join([*parts, "", f"`{report.architecture}`", ""])
 
 
-_PRECISION_COLUMNS = ("file", "accuracy", "latency", "p95", "inputs/s", "size")
-_BLOCK_COLUMNS = ("block", "what", "in", "out", "share", "measured", "predicted", "parameters", "MACs")
+PRECISION_COLUMNS = ("file", "accuracy", UNDISTURBED, f"{AS_IT_WAS} (median)", "inputs/s", "size")
+_BLOCK_COLUMNS = ("block", "what", "in", "out", "share", "of the measured whole", "table", "parameters", "MACs")
 
 
 def _gain(report: ReportFile) -> list[str]:
@@ -41,7 +53,8 @@ def _gain(report: ReportFile) -> list[str]:
     for judgement in (report.gain.fine_tuned, report.gain.one_shot):
         if judgement:
             parts += [*table_lines(gain_columns(judgement), gain_rows(report.gain, judgement)), ""]
-    return [*parts, ONE_SHOT, ""]
+    scale = [f"{scale_words(report)}."] if report.joint_scale is not None else []
+    return [*parts, " ".join([ONE_SHOT, *scale]), ""]
 
 
 def _summary(report: ReportFile) -> list[str]:
@@ -52,15 +65,7 @@ def _summary(report: ReportFile) -> list[str]:
 def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
     """What a reader wants first: promise against fact."""
     shipped = report.shipped
-    rows = [
-        (
-            "latency",
-            ms(report.predicted_ms) + (f" ± {percent(report.table_error)}" if report.table_error is not None else ""),
-            f"{ms(shipped.latency_ms)} ± {percent(shipped.relative_error)}",
-            ms(report.budget_ms),
-        ),
-        ("accuracy, validation", "", percent(shipped.accuracy), ""),
-    ]
+    rows = [*latency_rows(report), ("accuracy, validation", "", percent(shipped.accuracy), "")]
     if report.test_accuracy is not None:
         rows.append(("accuracy, test", "", percent(report.test_accuracy), ""))
     rows.append(("file", "", size(shipped.size_bytes), ""))
@@ -82,13 +87,14 @@ def expected_accuracy(report: ReportFile) -> str:
 
 
 def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
-    base = report.files[0]
+    """A row per file; latencies of a second file with how far they are from the first one's."""
+    first = report.files[0]
     return [
         (
             f"{file.path} ({file.precision})",
             percent(file.accuracy),
-            ms(file.latency_ms) + (f" ({change(file.latency_ms / base.latency_ms - 1)})" if file is not base else ""),
-            ms(file.percentiles_ms.get("p95")),
+            _beside(undisturbed_ms(report, file), undisturbed_ms(report, first)),
+            _beside(median_ms(file), median_ms(first)),
             f"{file.throughput_per_s:.0f}",
             size(file.size_bytes),
         )
@@ -96,21 +102,43 @@ def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
     ]
 
 
+def _beside(own_ms: float | None, first_ms: float | None) -> str:
+    if own_ms is None or first_ms is None or own_ms == first_ms:
+        return ms(own_ms)
+    return f"{ms(own_ms)} ({change(own_ms / first_ms - 1)})"
+
+
+def measured_lines(report: ReportFile) -> list[str]:
+    """How both latencies were found, and what else was measured."""
+    notes = measured_notes(report)
+    return [*table_lines(measured_columns(report), measured_how(report)), *(["", " ".join(notes)] if notes else [])]
+
+
 def block_rows(report: ReportFile) -> list[tuple[str, ...]]:
-    return [
+    whole = Whole.of(report)
+    rows: list[tuple[str, ...]] = [
         (
             block.name,
             block.text,
             f"{block.in_channels}×{block.height}×{block.width}",
             str(block.out_channels),
             percent(block.share, 1),
-            ms(block.measured_ms),
+            ms(whole.of_it(block)),
             ms(block.predicted_ms),
             count(block.params),
             count(block.macs),
         )
         for block in report.blocks
     ]
+    if whole.outside:
+        rows.append((OUTSIDE, "", "", "", percent(whole.outside, 1), ms(whole.outside * whole.latency_ms), "", "", ""))
+    return rows
+
+
+def _sum_row(report: ReportFile) -> tuple[str, ...]:
+    whole = Whole.of(report)
+    sums = (percent(whole.share, 1), ms(whole.measured_ms), whole.predicted())
+    return ("**sum**", "", "", "", *sums, count(report.params), count(report.macs))
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -14,6 +14,12 @@ def ms(value: float | None) -> str:
     return f"{value:.{digits}f} ms"
 
 
+def among_ms(interval: tuple[float, float]) -> str:
+    """ "0.126 to 0.131 ms"."""
+    low, high = interval
+    return f"{ms(low).removesuffix(' ms')} to {ms(high)}"
+
+
 def percent(value: float | None, digits: int = 2) -> str:
     return NOTHING if value is None else f"{100 * value:.{digits}f} %"
 

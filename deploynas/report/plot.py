@@ -20,6 +20,7 @@ class Mark:
     kind: str  # predicted, measured, shipped, ...
     lines: tuple[str, ...]
     key: str | None = None  # by which a script knows it
+    name: str = ""  # written beside it
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,14 @@ class Plot:
         key = f' data-network="{escape(mark.key, quote=True)}"' if mark.key is not None else ""
         return (
             f'<g class="point {mark.kind}" tabindex="0"{key} data-tip="{tip}" aria-label="{tip}">'
-            f'<circle class="target" cx="{x}" cy="{y}" r="11"/>{shape}</g>'
+            f'{self._name(mark, x, y)}<circle class="target" cx="{x}" cy="{y}" r="11"/>{shape}</g>'
         )
+
+    def _name(self, mark: Mark, x: float, y: float) -> str:
+        if not mark.name:
+            return ""
+        anchor, shift = ("end", -13) if x > self.width * 0.7 else ("start", 13)
+        return f'<text class="mark-text" x="{x + shift}" y="{y + 4}" text-anchor="{anchor}">{escape(mark.name)}</text>'
 
 
 def _star(x: float, y: float, radius: float) -> str:

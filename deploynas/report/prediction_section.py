@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from deploynas.report.document import ReportFile
-from deploynas.report.drawing import both, legend, stages
-from deploynas.report.numbers import ms, percent
+from deploynas.report.drawing import both, legend, measured_name, stages
+from deploynas.report.latency_words import table_kind
+from deploynas.report.numbers import percent
 from deploynas.report.page import section, table
 from deploynas.report.plot import Axis, Mark, Plot
+from deploynas.report.rounds import round_columns, round_rows
 
 
 def prediction_section(report: ReportFile) -> str:
@@ -27,13 +29,14 @@ def prediction_section(report: ReportFile) -> str:
                 p.latency_ms,
                 p.predicted_ms,
                 "measured",
-                ("Network of the frontier", *both(p.predicted_ms, p.latency_ms), *stages(p.architecture)),
+                (measured_name(report, p), *both(p.predicted_ms, p.latency_ms), *stages(p.architecture)),
             )
             for p in report.measured
+            if not p.shipped  # that one follows
         ]
         if report.predicted_ms is not None:
             lines = ("Shipped", *both(report.predicted_ms, shipped.latency_ms), *stages(report.architecture))
-            marks.append(Mark(shipped.latency_ms, report.predicted_ms, "shipped", lines))
+            marks.append(Mark(shipped.latency_ms, report.predicted_ms, "shipped", lines, name="shipped"))
         values = [v for mark in marks for v in (mark.x, mark.y)]
         plot = Plot(
             "prediction",
@@ -50,10 +53,9 @@ def prediction_section(report: ReportFile) -> str:
             ("shipped", "shipped"),
         ]
         parts.append(f"<figure>{plot.svg()}{legend(named)}</figure>")
-    rows = [(str(i + 1), ms(r.target_ms), ms(r.predicted_ms), ms(r.measured_ms)) for i, r in enumerate(report.rounds)]
-    if rows:
-        parts.append(table(("round", "table asked for at most", "predicted", "measured"), rows))
-    note = "The shaded band is ± 5 %."
+    if report.rounds:
+        parts.append(table(round_columns(report), round_rows(report)))
+    note = f"Latencies in the plot: {table_kind(report)}. The shaded band is ± 5 %."
     if report.table_error is not None:
         note += f" Mean error of the table on networks that it was not fitted on: {percent(report.table_error)}."
     return section("Predicted and measured latency", *parts, note=note)

@@ -14,7 +14,7 @@ import pytest
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.export.bundle import MANIFEST, check_manifest, staged, write_manifest
-from deploynas.export.triton import write_repository
+from deploynas.export.triton import Served, write_repository
 from deploynas.provenance import origin
 from deploynas.space import Space
 
@@ -62,8 +62,10 @@ def test_the_manifest_notices_a_changed_file(tmp_path: Path) -> None:
 
 
 def test_triton_gets_a_repository(tmp_path: Path, tiny: Space) -> None:
-    write_repository(tmp_path, "tiny", b"model", tiny, ["a", "b", "c"], Device.load("cpu-1t"))
+    about = ["undisturbed: 1 ms", "on this machine as it was: 2 ms"]
+    write_repository(tmp_path, Served("tiny", b"model", tiny, ["a", "b", "c"], Device.load("cpu-1t"), about))
     config = (tmp_path / "tiny" / "config.pbtxt").read_text()
+    assert config.splitlines()[:3] == [*(f"# {line}" for line in about), 'name: "tiny"']
     assert 'name: "tiny"' in config and "dims: [ 1, 16, 12 ]" in config and "dims: [ 3 ]" in config
     assert "KIND_CPU" in config and 'string_value: "1"' in config
     assert config.count("{") == config.count("}") and config.count("[") == config.count("]")

@@ -117,6 +117,11 @@ def check_what_was_gained(report: ReportFile, candidates: Candidates) -> None:
     random = gain.of("random")
     assert 2 <= len(random) <= 8 and report.architecture not in [network.architecture for network in random]
     assert all(network.latency_ms > 0 for network in gain.networks)
+    # timed in another run than the file, and yet of one latency
+    assert report.joint_scale and gain.found.latency_ms == pytest.approx(report.shipped.latency_ms)
+    for point in report.measured:
+        assert point.shipped == (point.architecture == report.architecture)
+        assert not point.shipped or point.latency_ms == pytest.approx(report.shipped.latency_ms)
     one_shot, tuned = gain.one_shot.of("found"), gain.fine_tuned.of("found")
     assert one_shot is not None and tuned is not None
     assert gain.fine_tuned.part == ("validation" if report.test_accuracy is None else "test")

@@ -19,6 +19,7 @@ from deploynas.export.bundle import check_manifest
 from deploynas.files import sha256_of
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.report.document import ReportFile
+from deploynas.report.numbers import ms
 from deploynas.search.result_file import SearchFile
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
@@ -77,8 +78,20 @@ def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:
     assert {block.name for block in report.blocks} >= {"stem", "stage1/block1", "head"}
     assert sum(block.share or 0 for block in report.blocks) == pytest.approx(1, abs=0.05)
     assert "tolerance" in done.err and (tmp_path / "bundles" / "index.html").exists()
+    check_both_latencies(report, bundle, done.out)
     again = fine_tuned("report", str(bundle))
     assert again.code == 0 and check_manifest(bundle)
+
+
+def check_both_latencies(report: ReportFile, bundle: Path, console: str) -> None:
+    """What was measured is what the console and Triton's configurations say, of each file its own."""
+    for file, name in zip(report.files, ("mini", "mini_int8"), strict=True):
+        assert file.timing
+        both = [ms(file.timing.undisturbed.latency_ms), ms(file.timing.clock.p50_ms)]
+        comments = (bundle / "triton" / name / "config.pbtxt").read_text().split("name:")[0].splitlines()
+        assert all(line.startswith("# ") for line in comments) and "quick" in comments[0]
+        assert f"undisturbed: {both[0]}" in comments[1] and f"on this machine as it was: {both[1]}" in comments[2]
+        assert all(latency in console for latency in both)
 
 
 def test_a_further_device_gets_a_bundle_of_its_own_and_a_miss_does_not_take_the_others_along(

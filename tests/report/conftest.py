@@ -1,8 +1,9 @@
-"""A report made by hand, small enough to know every number of it."""
+"""Reports made by hand, small enough to know every number of them; `report` is as earlier versions wrote it."""
 
 from __future__ import annotations
 
 import pytest
+from timings import timing
 
 from deploynas.report.document import ReportFile
 
@@ -149,4 +150,42 @@ def explorable(report: ReportFile) -> ReportFile:
         ],
         "decisions": [],
     }  # fmt: skip
+    return ReportFile.model_validate(document)
+
+
+QUIET_MS, P50_MS = 0.84, 0.87
+SCALE = 0.84 / 1.05  # the shipped network took 1.05 ms beside others
+
+
+@pytest.fixture
+def current(explorable: ReportFile) -> ReportFile:
+    """As this version writes it: both latencies, loading, a wait, and the shipped network among the measured ones."""
+    document = explorable.model_dump(by_alias=True)
+    fp32, int8 = document["files"]
+    loading = {"load_ms": 31.5, "first_ms": 2.25, "peak_memory_bytes": 91_000_000, "model_memory_bytes": 4_000_000}
+    fp32["timing"] = timing(QUIET_MS, P50_MS).model_dump() | {"loading": loading}
+    fp32["disturbance"] = P50_MS / QUIET_MS
+    int8["timing"] = timing(0.6, 0.66).model_dump()
+    document["measured"].append(
+        {**expected(SHIPPED), "latency_ms": QUIET_MS, "accuracy": 0.75, "predicted_ms": 0.8, "predicted_accuracy": 0.76,
+         "shipped": True}
+    )  # fmt: skip
+    heaviest = next(network for network in document["gain"]["networks"] if network["role"] == "heaviest")
+    heaviest["architecture"] += " | ir_r9"
+    document |= {
+        "outcome": "held",
+        "waits": [{"undisturbed_ms": 0.85, "p50_ms": 1.275, "disturbance": 1.5}],
+        "joint_scale": SCALE,
+        "profiler_slowdown": 5.13,
+        "rounds": [
+            {"target_ms": 0.9, "predicted_ms": 0.9, "measured_ms": 0.95, "architecture": "another", "exported": False},
+            {
+                "target_ms": 0.8,
+                "predicted_ms": 0.8,
+                "measured_ms": 0.84,
+                "architecture": ARCHITECTURE,
+                "exported": True,
+            },
+        ],
+    }
     return ReportFile.model_validate(document)

@@ -53,7 +53,7 @@ def test_no_row_and_no_sentence_has_both_kinds_of_accuracy(explorable: ReportFil
 def test_everything_leads_with_it(explorable: ReportFile) -> None:
     page, text = html(explorable), markdown(explorable)
     assert page.index(headline(explorable)) < page.index('class="tiles"') < page.index('id="explorer"')
-    assert text.index(headline(explorable)) < text.index("| latency |")
+    assert text.index(headline(explorable)) < text.index("| latency, undisturbed |")
     assert headline(explorable) in card(explorable)
     assert "with the weights that a network inherits" in page and "with the weights that a network inherits" in text
 
