@@ -9,21 +9,21 @@ from deploynas.outcome import outcome_of, outcome_words
 
 
 @pytest.mark.parametrize(
-    ("quiet", "p50", "half", "kind", "outcome"),
+    ("quiet", "p50", "more", "kind", "outcome"),
     [
         (8, 9, 0, "undisturbed", "held"),
         (8, 12, 0, "undisturbed", "held undisturbed"),
-        (8, 9, 2, "undisturbed", "held undisturbed"),  # the clock's median may be over the budget
+        (8, 9, 2, "undisturbed", "held undisturbed"),  # more than one inference in ten is over the budget
         (11, 12, 0, "undisturbed", "missed"),
         (8, 9, 0, "p50", "held"),
         (8, 12, 0, "p50", "missed"),
-        (8, 9, 0, "p90", "missed"),
+        (8, 9, 2, "p90", "missed"),
         (4, 4.5, 0, "p90", "held"),
         (4, 4.5, 0, "p99", "missed"),
     ],
 )
-def test_what_a_budget_is_about_decides_and_both_are_said(quiet, p50, half, kind, outcome) -> None:
-    found = timing(quiet, p50, half)
+def test_what_a_budget_is_about_decides_and_both_are_said(quiet, p50, more, kind, outcome) -> None:
+    found = timing(quiet, p50, more)
     assert outcome_of(found, 10.0, kind) == outcome
     words = outcome_words(found, 10.0, kind)
     assert f"{quiet:.4g} ms" in words

@@ -5,15 +5,15 @@ from __future__ import annotations
 from deploynas.timing import Clock, Timing, Undisturbed
 
 
-def timing(quiet_ms: float, p50_ms: float, half_ms: float = 0.0) -> Timing:
-    """Both latencies; the clock's median is known to ± `half_ms`, and its p90 and p99 are twice and three times it."""
+def timing(quiet_ms: float, p50_ms: float, more_ms: float = 0.0) -> Timing:
+    """Both latencies; the clock's p90 is `more_ms` above its median, and its p99 is three times that."""
     return Timing(
         clock=Clock(
             p50_ms=p50_ms,
-            p90_ms=2 * p50_ms,
+            p90_ms=p50_ms + more_ms,
             p99_ms=3 * p50_ms,
             mean_ms=p50_ms,
-            p50_interval_ms=(p50_ms - half_ms, p50_ms + half_ms),
+            p50_interval_ms=(p50_ms, p50_ms),
             spread=0.1,
             inferences=300,
             processes=6,

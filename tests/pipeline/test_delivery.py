@@ -35,7 +35,7 @@ SLOWER = 1.1  # this device than its table
 def taking(result: BenchResult, ms: float) -> BenchResult:
     """As if nobody had ever disturbed it."""
     assert result.timing
-    clock = result.timing.clock.model_copy(update={"p50_ms": ms, "p50_interval_ms": (ms, ms)})
+    clock = result.timing.clock.model_copy(update={"p50_ms": ms, "p90_ms": ms, "p50_interval_ms": (ms, ms)})
     quiet = Undisturbed(latency_ms=ms, interval_ms=(ms, ms), how="own")
     measurement = result.measurement.model_copy(update={"latency_ms": ms})
     timing = result.timing.model_copy(update={"clock": clock, "undisturbed": quiet})

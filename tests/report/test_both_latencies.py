@@ -58,7 +58,7 @@ def test_in_the_tile_they_have_equal_weight(current: ReportFile) -> None:
         ("undisturbed", "0.840 ms"),
         ("on this machine as it was", "0.870 ms"),
     ]
-    assert "95 % interval 0.840 to 0.840 ms" in tile[0] and "p90 1.740 ms, p99 2.610 ms" in tile[0]
+    assert "95 % interval 0.840 to 0.840 ms" in tile[0] and "p90 0.870 ms, p99 2.610 ms" in tile[0]
 
 
 def test_how_it_was_measured_is_one_table(current: ReportFile) -> None:
@@ -81,22 +81,22 @@ def test_how_it_was_measured_is_one_table(current: ReportFile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quiet", "p50", "half", "kind", "colour", "phrase"),
+    ("quiet", "p50", "more", "kind", "colour", "phrase"),
     [
         (0.84, 0.87, 0.0, "undisturbed", "held", "held by both"),
         (0.84, 1.2, 0.0, "undisturbed", "held-undisturbed", "held undisturbed, missed by the clock"),
-        (0.84, 0.87, 0.1, "undisturbed", "held-undisturbed", "held undisturbed, not surely by the clock"),
+        (0.84, 0.87, 0.1, "undisturbed", "held-undisturbed", "held undisturbed, not always by the clock"),
         (0.95, 1.2, 0.0, "undisturbed", "missed", "missed by both"),
         (0.84, 0.87, 0.0, "p50", "held", "held by both"),
         (0.84, 1.2, 0.0, "p50", "missed", "missed by the clock"),
-        (0.84, 0.87, 0.0, "p90", "missed", "missed by the clock"),  # at 1.74 ms
+        (0.84, 0.87, 0.1, "p90", "missed", "missed by the clock"),
     ],
 )
 def test_three_outcomes_have_three_colours_and_words(
-    current: ReportFile, quiet: float, p50: float, half: float, kind: BudgetKind, colour: str, phrase: str
+    current: ReportFile, quiet: float, p50: float, more: float, kind: BudgetKind, colour: str, phrase: str
 ) -> None:
     device = current.device.model_copy(update={"budget": kind})
-    report = timed(current, timing(quiet, p50, half), device=device)
+    report = timed(current, timing(quiet, p50, more), device=device)
     about = "undisturbed" if kind == "undisturbed" else f"{kind} as it was"
     for name, text in pages(report).items():
         assert phrase in text and f"0.900 ms ({about})" in text, name
