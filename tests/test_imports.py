@@ -31,7 +31,7 @@ GROUND = {
 }
 # what each part may import from the rest of deploynas, besides itself and the ground everything stands on
 MAY_KNOW = {
-    **{name: set() for name in GROUND},
+    **{name: set() for name in sorted(GROUND)},
     "graph": set(),
     "latency": {"graph"},
     "supernet": set(),
