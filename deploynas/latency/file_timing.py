@@ -3,8 +3,9 @@
 Fresh processes, in each of them the files and sixteen reference blocks, visited in random order. The clock's figures
 are of the raw samples. What a file takes undisturbed is the fastest twentieth of its own samples, which a plain loop
 around it finds as well. Long inferences may never run undisturbed; the references do, and where they say that all of a
-file's samples were slowed down, its median without that slowdown counts instead. Intervals come from drawing whole
-processes again: what samples of one process share, such as the layout of its memory, is in them.
+file's samples were slowed down, its median without that slowdown counts instead; its own fastest twentieth is then the
+most that it can take, and its interval reaches up to there. Intervals come from drawing whole processes again: what
+samples of one process share, such as the layout of its memory, is in them.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def _undisturbed(own: list[np.ndarray], slow: np.ndarray, process: np.ndarray) -
     settled = [samples / factor for samples, factor in zip(own, slow, strict=True)]
     median, median_interval = _with_interval(settled, process, lambda all_: float(np.median(all_)))
     if median_interval[1] < fastest_interval[0]:
-        return Undisturbed(latency_ms=median, interval_ms=median_interval, how="references"), slow
+        # what slows a reference down slows the file down by another factor: the file itself bounds that error
+        return Undisturbed(latency_ms=median, interval_ms=(median_interval[0], fastest), how="references"), slow
     return Undisturbed(latency_ms=fastest, interval_ms=fastest_interval, how="own"), np.ones(len(slow))
 
 

@@ -166,7 +166,7 @@ def test_check_fails_with_code_3_on_a_regression(folder: Path) -> None:
     table = json.loads((folder / "table.json").read_text())
     for part in table["evidence"]["parts"]:
         part |= {"samples_ms": [[1.0 + 0.001 * i] for i in range(12)], "slowdown": [1.0] * 12}
-        part |= {"latency_ms": 1.0, "relative_error": 0.01}
+        part |= {"latency_ms": 1.0, "relative_error": 0.01, "waited_ms": [], "stable": True}
     (folder / "base.json").write_text(json.dumps(table))
     slow = table["evidence"]["parts"][0]
     slow |= {"latency_ms": 1.5, "samples_ms": [[1.5 + 0.001 * i] for i in range(12)]}

@@ -11,6 +11,7 @@ from deploynas.device import Device
 from deploynas.latency import file_timing
 from deploynas.latency.file_timing import PROCESSES, VISITS, TimedFile, time_files
 from deploynas.latency.ratio import ratio_of
+from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.worker import Entry, Visit
 
 RUNS = 10
@@ -71,6 +72,9 @@ def test_what_never_is_undisturbed_is_told_by_the_references(timed) -> None:
     (one,) = timed(often_slower, 7.0)
     assert one.timing.undisturbed.how == "references"
     assert one.timing.undisturbed.latency_ms < 7.0 * 1.2 < 8.5 < one.timing.clock.p50_ms
+    # at the most it is what the fastest of its own inferences took
+    fastest = np.quantile(np.concatenate(one.measurement.computed_ms()), UNDISTURBED)
+    assert one.timing.undisturbed.interval_ms[1] == pytest.approx(fastest)
 
 
 def test_waiting_for_other_programs_is_on_the_clock_and_not_in_the_undisturbed_latency(timed) -> None:
