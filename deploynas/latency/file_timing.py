@@ -138,6 +138,7 @@ def _typical(loadings: Sequence[Loading]) -> Loading | None:
     """The median of each figure over the processes that loaded the file first."""
     if not loadings:
         return None
-    found = {name: float(np.median([getattr(one, name) for one in loadings])) for name in Loading.model_fields}
+    told = {name: [getattr(one, name) for one in loadings] for name in Loading.model_fields}
+    found = {name: float(np.median(values)) for name, values in told.items() if None not in values}
     whole = {name: int(value) for name, value in found.items() if name.endswith("_bytes")}
     return Loading.model_validate({**found, **whole})

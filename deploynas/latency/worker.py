@@ -171,6 +171,7 @@ def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Sess
     return session, Loading(
         load_ms=1000 * (loaded - start),
         first_ms=1000 * (first - loaded),
+        call_ms=session.call_ms(),
         peak_memory_bytes=peak,
         model_memory_bytes=max(0, peak - before),
     )
