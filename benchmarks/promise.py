@@ -10,8 +10,9 @@ so both see about the same hours. `loaded`: every core also runs an endless loop
 share of the processor.
 
 What a loop on the quiet machine sees in its fastest twentieth is compared with `undisturbed`, and its median and p90
-with those of the clock; to both is added what the same statement says that `session.run` from Python adds. Outcomes are of budgets around what the loop saw on the quiet machine. `held` is contradicted
-if a loop's median, before or after, is over the budget. Stored in benchmarks/results/promise.json.
+with those of the clock; to both is added what the same statement says that `session.run` from Python adds. Outcomes are
+of budgets around what the loop saw on the quiet machine. `held` is contradicted if a loop's median, before or after, is
+over the budget. Stored in benchmarks/results/promise.json.
 """
 
 from __future__ import annotations

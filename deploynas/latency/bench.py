@@ -15,14 +15,14 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import now
 from deploynas.latency.breakdown import Share, scaled
+from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts
 from deploynas.latency.file_timing import TimedFile, time_files
+from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.ratio import Ratio, ratio_of
-from deploynas.latency.session import Shapes, Values
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.target import Target, target_of
-from deploynas.latency.worker import Entry
 from deploynas.progress import OnProgress, silent
 from deploynas.timing import Timing
 

@@ -19,7 +19,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from deploynas.device import Device
-from deploynas.latency.session import Session, Shapes, Values
+from deploynas.latency.inputs import Shapes, Values
+from deploynas.latency.session import Session
 
 RUNS = 30
 LEAST_LEFT = 0.02  # of a piece's profiled time: the profiler's is an estimate, and no piece takes none

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from pydantic import BaseModel
 
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
+from deploynas.latency.nvidia_smi import query
+from deploynas.providers import PROVIDERS
 
 
 class Facts(BaseModel):
@@ -17,18 +20,18 @@ class Facts(BaseModel):
     providers: list[str]  # of the runtime that is installed
     load_average: list[float]
     free_memory_bytes: int
+    accelerator_free_bytes: int | None = None  # of the first GPU that says so
 
 
 def facts_here() -> Facts:
     """Of the machine that this process runs on."""
-    import onnxruntime
-
     return Facts(
         hardware=hardware(),
         versions=versions(),
-        providers=onnxruntime.get_available_providers(),
+        providers=installed_providers(),
         load_average=load_average(),
         free_memory_bytes=free_memory_bytes(),
+        accelerator_free_bytes=_accelerator_free_bytes(),
     )
 
 
@@ -50,12 +53,26 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
         )
 
 
+def _accelerator_free_bytes() -> int | None:
+    told = query(["memory.free"])
+    return int(told[0]["memory.free"]) << 20 if told and "memory.free" in told[0] else None
+
+
+def installed_providers() -> list[str]:
+    """Those that the runtime was built with or whose plug-in is there; whether they work is another question."""
+    import onnxruntime
+
+    built_in = onnxruntime.get_available_providers()
+    return [*built_in, *(one.name for one in PROVIDERS.values() if one.plugin and find_spec(one.plugin))]
+
+
 def require_provider(device: Device, available: Sequence[str], pip: str = "pip") -> None:
-    """Fail early, and by name, when the runtime does not have the device's provider. `pip` installs packages there."""
-    if device.provider_name in available:
+    """Fail early, and by name, when the device's provider is not there. `pip` installs packages on its machine."""
+    device.require_precision()
+    if device.provider_name in available or device.plugin:
         return
-    package = device.provider_package
-    hint = f"installed: {', '.join(available)}"
-    if package:
-        hint = f"`{pip} install {package}` (in place of the onnxruntime that is installed now); {hint}"
-    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)
+    install, installed = device.record.install(pip), f"installed: {', '.join(available)}"
+    raise InputError(
+        f"device `{device.name}` needs `{device.provider_name}`, which is not installed",
+        hint=f"{install}; {installed}" if install else installed,
+    )

@@ -17,12 +17,13 @@ import numpy as np
 
 from deploynas.device import Device
 from deploynas.latency.entries import REFERENCE_SPACE, reference_entries
+from deploynas.latency.entry import Entry
 from deploynas.latency.measure import visit
 from deploynas.latency.speed import UNDISTURBED, slowdowns
 from deploynas.latency.statistic import draws, half_width
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import target_of
-from deploynas.latency.worker import Entry, Visit, warmups
+from deploynas.latency.worker import Visit, warmups
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Space
 from deploynas.timing import Clock, Interval, Loading, Timing, Undisturbed

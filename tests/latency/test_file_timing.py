@@ -9,10 +9,11 @@ import pytest
 
 from deploynas.device import Device
 from deploynas.latency import file_timing
+from deploynas.latency.entry import Entry
 from deploynas.latency.file_timing import PROCESSES, VISITS, TimedFile, time_files
 from deploynas.latency.ratio import ratio_of
 from deploynas.latency.speed import UNDISTURBED
-from deploynas.latency.worker import Entry, Visit
+from deploynas.latency.worker import Visit
 
 RUNS = 10
 REFERENCE_MS = 0.1
