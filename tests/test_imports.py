@@ -28,6 +28,7 @@ GROUND = {
     "costs",
     "timing",
     "outcome",
+    "quantization",
 }
 # what each part may import from the rest of deploynas, besides itself and the ground everything stands on
 MAY_KNOW = {

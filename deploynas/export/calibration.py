@@ -29,11 +29,12 @@ Ranges = dict[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Calibration:
-    """How ranges are chosen. `share` is the fraction of the training images that is looked at."""
+    """How ranges and scales are chosen. `share` is the fraction of the training images that is looked at."""
 
     method: RangeRule = "mse"
     share: float = 0.05
-    per_channel: bool = True  # weights: a scale an output channel, or one a tensor
+    # weights: a scale for each output channel where the device's `quantization` has that too; false: one for all
+    per_channel: bool = True
 
     def __post_init__(self) -> None:
         if self.method not in RANGE_RULES:
