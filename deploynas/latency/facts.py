@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel
 
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.latency.conditions import Conditions, conditions_here
 from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
 
 
@@ -17,6 +19,16 @@ class Facts(BaseModel):
     providers: list[str]  # of the runtime that is installed
     load_average: list[float]
     free_memory_bytes: int
+    conditions: Conditions = Conditions()  # a target with an earlier version tells none
+
+    def provenance(self) -> dict[str, Any]:
+        """What a result that starts with these facts says of its machine."""
+        return {
+            "hardware": self.hardware.model_dump(),
+            "versions": self.versions,
+            "load_before": self.load_average,
+            "conditions_before": self.conditions.model_dump(exclude_defaults=True),
+        }
 
 
 def facts_here() -> Facts:
@@ -29,6 +41,7 @@ def facts_here() -> Facts:
         providers=onnxruntime.get_available_providers(),
         load_average=load_average(),
         free_memory_bytes=free_memory_bytes(),
+        conditions=conditions_here(),
     )
 
 
@@ -37,8 +50,9 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
     expected, wrong = device.hardware, []
     if expected.machine and expected.machine != found.machine:
         wrong.append(f"machine `{expected.machine}`, {machine} is `{found.machine}`")
-    if expected.processor_contains and expected.processor_contains.lower() not in found.processor.lower():
-        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{found.processor}`")
+    names = f"{found.processor}, {found.board}".removesuffix(", ")  # of boards, earlier versions knew one of the two
+    if expected.processor_contains and expected.processor_contains.lower() not in names.lower():
+        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{names}`")
     if expected.min_cores and expected.min_cores > found.cores:
         wrong.append(f"at least {expected.min_cores} cores, {machine} has {found.cores}")
     if wrong:
