@@ -22,12 +22,20 @@ class Facts(BaseModel):
     conditions: Conditions = Conditions()  # a target with an earlier version tells none
 
     def provenance(self) -> dict[str, Any]:
-        """What a result that starts with these facts says of its machine."""
+        """What a result that is measured after this moment says of its machine."""
         return {
             "hardware": self.hardware.model_dump(),
             "versions": self.versions,
             "load_before": self.load_average,
             "conditions_before": self.conditions.model_dump(exclude_defaults=True),
+        }
+
+    def provenance_until(self, after: Facts) -> dict[str, Any]:
+        """The same of a result that was measured between two moments."""
+        return {
+            **self.provenance(),
+            "load_after": after.load_average,
+            "conditions_after": after.conditions.model_dump(exclude_defaults=True),
         }
 
 

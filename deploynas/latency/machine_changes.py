@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from deploynas.latency.conditions import Conditions
 from deploynas.latency.hardware import Hardware
-from deploynas.latency.throttling import changed
+from deploynas.latency.throttling import changed, throttled
 
 SPELLED = {"onnxruntime": "ONNX Runtime"}
 SAYS_LITTLE = ("python", "numpy", "onnx")  # none of them computes while a latency is measured
@@ -30,7 +30,13 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], threads: int | str 
             found += [f"driver {change}" for change in _versions(old.drivers, new.drivers)]
         if threads == "all" and old.threads_of_all != new.threads_of_all:
             found.append(f"`threads: all` was {old.threads_of_all} threads, now {new.threads_of_all}")
-    return found + changed(_conditions(then, on_cpu), _conditions(now, on_cpu))
+    return found + changed(_conditions(then, "before", on_cpu), _conditions(now, "before", on_cpu))
+
+
+def slowed_down(provenance: Mapping[str, Any]) -> list[str]:
+    """In what ways the machine held back, or was set differently, while a result was measured."""
+    on_cpu = provenance.get("provider") in ON_CPU
+    return throttled(_conditions(provenance, "before", on_cpu), _conditions(provenance, "after", on_cpu))
 
 
 def _versions(then: Mapping[str, Any], now: Mapping[str, Any], on_cpu: bool = False) -> list[str]:
@@ -50,9 +56,9 @@ def _hardware(provenance: Mapping[str, Any]) -> Hardware | None:
         return None
 
 
-def _conditions(provenance: Mapping[str, Any], on_cpu: bool) -> Conditions:
+def _conditions(provenance: Mapping[str, Any], moment: Literal["before", "after"], on_cpu: bool) -> Conditions:
     try:
-        found = Conditions.model_validate(provenance.get("conditions_before") or {})
+        found = Conditions.model_validate(provenance.get(f"conditions_{moment}") or {})
     except ValidationError:
         return Conditions()
     return found.model_copy(update={"gpus": []}) if on_cpu else found

@@ -9,7 +9,7 @@ import pytest
 from machine_files import SYS_CPU, clocks, running_on, topology, written
 
 from deploynas.latency.conditions import Clock, Conditions, GpuConditions, conditions_here
-from deploynas.latency.machine_changes import changes
+from deploynas.latency.machine_changes import changes, slowed_down
 from deploynas.latency.throttling import changed, doubts, throttled
 
 
@@ -239,3 +239,21 @@ def test_changes_between_two_results() -> None:
     on_cpu = "CPUExecutionProvider"
     assert changes(result(old, steady, on_cpu), result(new, steady, on_cpu)) == ["ONNX Runtime was 1.23.0, now 1.24.1"]
     assert changes({"versions": {}}, after) == changes({}, {}) == []
+
+
+def test_what_a_result_says_of_the_time_it_was_measured_in() -> None:
+    cool, hot = GpuConditions(limits=[]), GpuConditions(limits=["heat"])
+    clock = Clock(cores="0-3", now_mhz=2400)
+
+    def record(provider: str) -> dict:
+        before = Conditions(clocks=[clock], gpus=[cool], throttle_count=3)
+        after = Conditions(clocks=[clock], gpus=[hot], throttle_count=3)
+        return {
+            "provider": provider,
+            "conditions_before": before.model_dump(exclude_defaults=True),
+            "conditions_after": after.model_dump(exclude_defaults=True),
+        }
+
+    assert slowed_down(record("CUDAExecutionProvider")) == ["GPU 0 is held back by heat"]
+    assert slowed_down(record("CPUExecutionProvider")) == []  # the GPU was somebody else's
+    assert slowed_down({"load_before": [0.1, 0.1, 0.1]}) == []
