@@ -6,6 +6,7 @@ Everything may be unknown: a virtual machine shows none of it. What it means tha
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -13,11 +14,13 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from deploynas.latency import nvidia_smi
+from deploynas.latency.command_output import output_of
 from deploynas.latency.kernel_files import number_in, numbered, ranges, text_of
 from deploynas.latency.processor_cores import affinity
 
 ROOT = Path("/")
 BUSY_S = 0.05  # governors raise the clock within milliseconds to tens of them; an idle core's clock says nothing
+VCGENCMD_S = 2.0
 PLAUSIBLE_C = (0.0, 150.0)  # a sensor that nothing is connected to says -128 or 255
 CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 SLOWS_DOWN = re.compile(r"cpufreq|devfreq|Processor")  # cooling by computing less; the others are fans and chargers
@@ -53,13 +56,14 @@ GPU_COUNTERS = {
 
 
 class Clock(BaseModel):
-    """Of cores that can run equally fast."""
+    """Of cores that can run equally fast, or of another unit of a board: its GPU, its NPU, its memory."""
 
-    cores: str  # by the system's numbers: `0-3`
+    unit: str  # `cores 0-3`, by the system's numbers, or its name in /sys/class/devfreq: `17000000.gpu`
     now_mhz: int | None = None  # of a core that computes; None for cores that this process was not on
-    min_mhz: int | None = None  # that they can
+    min_mhz: int | None = None  # that it can
     max_mhz: int | None = None
-    limit_mhz: int | None = None  # above which none of them may be now
+    floor_mhz: int | None = None  # below which it may not be now
+    limit_mhz: int | None = None  # and above which
     driver: str | None = None
     governor: str | None = None
     preference: str | None = None  # between speed and energy, where the processor chooses the clock itself
@@ -95,7 +99,7 @@ def conditions_here(root: Path = ROOT, allowed: Collection[int] | None = None, b
     allowed = affinity() if allowed is None else allowed
     alarms, past = _alarms(root)
     return Conditions(
-        clocks=_clocks(root, allowed, busy_s),
+        clocks=[*_core_clocks(root, allowed, busy_s), *_unit_clocks(root)],
         boost=_boost(root),
         temperature_c=_temperature(root),
         throttle_count=_throttle_count(root),
@@ -108,7 +112,7 @@ def conditions_here(root: Path = ROOT, allowed: Collection[int] | None = None, b
     )
 
 
-def _clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> list[Clock]:
+def _core_clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> list[Clock]:
     cpus = numbered(root / "sys/devices/system/cpu", "cpu")
     scaled = {
         number: path / "cpufreq"
@@ -125,17 +129,40 @@ def _clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> list[
     clocks = []
     for (least, most), numbers in alike.items():
         folders = [scaled[number] for number in numbers]
-        limits = [limit for folder in folders if (limit := _mhz(folder / "scaling_max_freq")) is not None]
+        floors, limits = (
+            [mhz for folder in folders if (mhz := _mhz(folder / name)) is not None]
+            for name in ("scaling_min_freq", "scaling_max_freq")
+        )
         clocks.append(
             Clock(
-                cores=ranges(numbers),
+                unit=f"cores {ranges(numbers)}",
                 now_mhz=round(now / 1000) if now and here in numbers else None,
                 min_mhz=least,
                 max_mhz=most,
+                floor_mhz=min(floors, default=None),
                 limit_mhz=min(limits, default=None),
                 driver=_all_said(folders, "scaling_driver"),
                 governor=_all_said(folders, "scaling_governor"),
                 preference=_all_said(folders, "energy_performance_preference"),
+            )
+        )
+    return clocks
+
+
+def _unit_clocks(root: Path) -> list[Clock]:
+    """What is beside the cores of a board; in hertz, where cores have kilohertz."""
+    clocks = []
+    for folder in sorted((root / "sys/class/devfreq").glob("*")):
+        can = [round(int(hz) / 1e6) for hz in (text_of(folder / "available_frequencies") or "").split() if hz.isdigit()]
+        floor, limit = (number_in(folder / name) for name in ("min_freq", "max_freq"))
+        clocks.append(
+            Clock(
+                unit=folder.name,
+                min_mhz=min(can, default=None),
+                max_mhz=max(can, default=None),
+                floor_mhz=None if floor is None else round(floor / 1e6),
+                limit_mhz=None if limit is None else round(limit / 1e6),
+                governor=text_of(folder / "governor"),
             )
         )
     return clocks
@@ -205,15 +232,21 @@ def _cooling(root: Path) -> dict[str, int] | None:
 
 def _alarms(root: Path) -> tuple[list[str] | None, list[str] | None]:
     """Those of a Raspberry Pi's firmware: now, and at any time since it was started."""
-    for path in sorted((root / "sys/devices/platform").glob("soc*/*firmware/get_throttled")):
-        said = text_of(path)
-        try:
-            bits = int(said or "", 16)
-        except ValueError:
-            continue
-        now = [words for bit, words in ALARMS.items() if bits >> bit & 1]
-        return now, [words for bit, words in ALARMS.items() if bits >> bit + 16 & 1]
-    return None, None
+    files = sorted((root / "sys/devices/platform").glob("soc*/*firmware/get_throttled"))
+    said = next(filter(None, map(text_of, files)), None) or _told_by_vcgencmd()
+    try:
+        bits = int(said or "", 16)
+    except ValueError:
+        return None, None
+    now = [words for bit, words in ALARMS.items() if bits >> bit & 1]
+    return now, [words for bit, words in ALARMS.items() if bits >> bit + 16 & 1]
+
+
+def _told_by_vcgencmd() -> str | None:
+    """`throttled=0x50000`; kernels that are not the board's own have no file that says it."""
+    command = shutil.which("vcgencmd")
+    said = output_of([command, "get_throttled"], VCGENCMD_S) if command else None
+    return said.strip().rpartition("=")[2] if said else None
 
 
 def _power_mode(root: Path) -> str | None:

@@ -4,9 +4,10 @@ within seconds, nothing is known."""
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+from deploynas.latency.command_output import output_of
 
 ROOT = Path("/")
 TIMEOUT_S = 5.0  # without its daemon the driver is loaded for each call, which takes a second or two
@@ -18,11 +19,7 @@ def query(fields: Sequence[str], root: Path = ROOT) -> list[dict[str, str]]:
     if command is None:
         return []
     call = [command, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(call, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    rows = [[cell.strip() for cell in line.split(",")] for line in done.stdout.decode(errors="replace").splitlines()]
+    rows = [[cell.strip() for cell in line.split(",")] for line in (output_of(call, TIMEOUT_S) or "").splitlines()]
     return [
         {name: cell for name, cell in zip(fields, row, strict=True) if cell and not cell.startswith("[")}
         for row in rows

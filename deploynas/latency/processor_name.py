@@ -7,11 +7,11 @@ repeats; boards give their name in the device tree.
 from __future__ import annotations
 
 import platform
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+from deploynas.latency.command_output import output_of
 from deploynas.latency.kernel_files import text_of
 
 ROOT = Path("/")
@@ -139,13 +139,7 @@ def _told_by_macos() -> tuple[str, str]:
 
 
 def sysctl(names: list[str], command: str = "sysctl") -> tuple[str, str]:
-    try:
-        done = subprocess.run(
-            [command, "-n", *names], capture_output=True, stdin=subprocess.DEVNULL, timeout=SYSCTL_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "", ""
-    lines = [*done.stdout.decode(errors="replace").splitlines(), "", ""]
+    lines = [*(output_of([command, "-n", *names], SYSCTL_S) or "").splitlines(), "", ""]
     return lines[0].strip(), lines[1].strip()
 
 

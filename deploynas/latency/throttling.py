@@ -30,10 +30,11 @@ def changed(then: Conditions, now: Conditions) -> list[str]:
     """What was set differently; what is not known of either moment is not compared."""
     found = []
     for old, new in _pairs(then.clocks, now.clocks):
-        which = f" of cores {old.cores}" if len(then.clocks) > 1 else ""
-        found += _differs(f"the governor{which}", old.governor, new.governor)
-        found += _differs(f"the energy preference{which}", old.preference, new.preference)
-        found += _differs(f"the highest clock{which} that is allowed", _in_mhz(old.limit_mhz), _in_mhz(new.limit_mhz))
+        unit = old.unit
+        found += _differs(f"the governor of {unit}", old.governor, new.governor)
+        found += _differs(f"the energy preference of {unit}", old.preference, new.preference)
+        found += _differs(f"the lowest clock that {unit} may have", _in_mhz(old.floor_mhz), _in_mhz(new.floor_mhz))
+        found += _differs(f"the highest clock that {unit} may have", _in_mhz(old.limit_mhz), _in_mhz(new.limit_mhz))
     found += _differs("boosting the clock", _on_or_off(then.boost), _on_or_off(now.boost))
     found += _differs("the power mode", then.power_mode, now.power_mode)
     found += _differs("power", _source(then.on_battery), _source(now.on_battery))
@@ -46,16 +47,16 @@ def doubts(now: Conditions) -> list[str]:
     """What should be mended before anything is measured, with how, where that is known."""
     found = []
     for clock in now.clocks:
-        cores = f"cores {clock.cores}"
         # where the processor chooses its clock itself, `powersave` is the usual name of that
         chooses = clock.driver in ("intel_pstate", "amd-pstate-epp")
-        if clock.governor and clock.governor != "performance" and not chooses:
+        fixed = clock.floor_mhz is not None and clock.floor_mhz == clock.limit_mhz
+        if clock.driver and clock.governor != "performance" and not chooses and not fixed:
             found.append(
-                f"the governor of {cores} is `{clock.governor}`, so clocks follow the load with a delay: "
+                f"the governor of {clock.unit} is `{clock.governor}`, so their clock follows the load with a delay: "
                 "`sudo cpupower frequency-set -g performance`"
             )
         if clock.limit_mhz and clock.max_mhz and clock.limit_mhz < (1 - NOTICEABLE) * clock.max_mhz:
-            found.append(f"{cores} may run at {clock.limit_mhz} MHz at most, of {clock.max_mhz} that they can")
+            found.append(f"{clock.unit} may have {clock.limit_mhz} MHz at most, of {clock.max_mhz}")
     found += [
         f"`{kind}` slows the machine down against heat: let it cool, or cool it better" for kind in now.cooling or {}
     ]
@@ -92,8 +93,8 @@ def _held_back(name: str, before: GpuConditions, after: GpuConditions) -> list[s
 
 
 def _pairs(before: list[Clock], after: list[Clock]) -> list[tuple[Clock, Clock]]:
-    later = {clock.cores: clock for clock in after}
-    return [(clock, later[clock.cores]) for clock in before if clock.cores in later]
+    later = {clock.unit: clock for clock in after}
+    return [(clock, later[clock.unit]) for clock in before if clock.unit in later]
 
 
 def _differs(what: str, then: str | None, now: str | None) -> list[str]:

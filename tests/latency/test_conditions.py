@@ -31,15 +31,15 @@ def test_a_machine_that_tells_nothing_has_no_conditions(tmp_path: Path) -> None:
 def test_cores_that_can_run_equally_fast_are_one_clock(tmp_path: Path) -> None:
     found = at(tmp_path, {**clocks(range(4), 408, 1800, 600), **clocks(range(4, 8), 408, 2400, 2208), **running_on(5)})
     little, big = found.clocks
-    assert (little.cores, little.min_mhz, little.max_mhz, little.limit_mhz) == ("0-3", 408, 1800, 1800)
-    assert (big.cores, big.max_mhz, big.governor, big.driver) == ("4-7", 2400, "schedutil", "cpufreq-dt")
+    assert (little.unit, little.min_mhz, little.max_mhz, little.limit_mhz) == ("cores 0-3", 408, 1800, 1800)
+    assert (big.unit, big.max_mhz, big.governor, big.driver) == ("cores 4-7", 2400, "schedutil", "cpufreq-dt")
     # an idle core's clock says nothing
     assert big.now_mhz == 2208 and little.now_mhz is None
 
 
 def test_only_cores_of_the_affinity_count(tmp_path: Path) -> None:
     files = {**clocks(range(4), 408, 1800, 600), **clocks(range(4, 8), 408, 2400, 2208)}
-    assert [clock.cores for clock in at(tmp_path, files, range(4, 6)).clocks] == ["4-5"]
+    assert [clock.unit for clock in at(tmp_path, files, range(4, 6)).clocks] == ["cores 4-5"]
 
 
 def test_a_clock_that_fell_while_computing_is_told(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_limit_that_heat_has_lowered_is_told_once(tmp_path: Path) -> None:
     assert after.cooling == {"cpufreq-cpu0": 3}
     assert throttled(before, after) == [
         "`cpufreq-cpu0` slows the machine down against heat",
-        "the highest clock that is allowed was 2400 MHz, now 1500 MHz",
+        "the highest clock that cores 0-3 may have was 2400 MHz, now 1500 MHz",
     ]
     cooled = at(tmp_path, {"sys/class/thermal/cooling_device0/cur_state": 0})
     assert cooled.cooling == {}
@@ -154,14 +154,14 @@ def test_boost_and_heat(tmp_path: Path) -> None:
 def test_what_to_mend_before_measuring(tmp_path: Path) -> None:
     lazy = at(tmp_path / "lazy", clocks(range(2), 600, 1500, 600, "ondemand"))
     assert doubts(lazy) == [
-        "the governor of cores 0-1 is `ondemand`, so clocks follow the load with a delay: "
+        "the governor of cores 0-1 is `ondemand`, so their clock follows the load with a delay: "
         "`sudo cpupower frequency-set -g performance`"
     ]
     assert doubts(at(tmp_path / "steady", clocks(range(2), 600, 1500, 1500, "performance"))) == []
-    own = Clock(cores="0-1", driver="intel_pstate", governor="powersave", max_mhz=4000, limit_mhz=4000)
+    own = Clock(unit="cores 0-1", driver="intel_pstate", governor="powersave", max_mhz=4000, limit_mhz=4000)
     assert doubts(Conditions(clocks=[own])) == []
     capped = own.model_copy(update={"limit_mhz": 2000})
-    assert doubts(Conditions(clocks=[capped])) == ["cores 0-1 may run at 2000 MHz at most, of 4000 that they can"]
+    assert doubts(Conditions(clocks=[capped])) == ["cores 0-1 may have 2000 MHz at most, of 4000"]
 
 
 SMI = """#!/bin/sh
@@ -222,7 +222,7 @@ def test_changes_between_two_results() -> None:
             "conditions_before": conditions,
         }
 
-    steady, lazy = Clock(cores="0-7", governor="performance"), Clock(cores="0-7", governor="powersave")
+    steady, lazy = Clock(unit="cores 0-7", governor="performance"), Clock(unit="cores 0-7", governor="powersave")
     old = {"onnxruntime": "1.23.0", "nvidia-cudnn-cu12": "9.1.0", "tensorrt": "10.1", "numpy": "1.26", "onnx": "1.16"}
     new = {"onnxruntime": "1.24.1", "nvidia-cudnn-cu12": "9.5.0", "numpy": "2.0", "onnx": "1.17"}
     before = result(old, steady, drivers={"nvidia": "535.104.05"})
@@ -233,7 +233,7 @@ def test_changes_between_two_results() -> None:
         "tensorrt was 10.1, now not there",
         "driver nvidia was 535.104.05, now 550.54.14",
         "`threads: all` was 8 threads, now 4",
-        "the governor was performance, now powersave",
+        "the governor of cores 0-7 was performance, now powersave",
     ]
     assert "`threads: all` was 8 threads, now 4" not in changes(before, after, 4)
     on_cpu = "CPUExecutionProvider"
@@ -243,7 +243,7 @@ def test_changes_between_two_results() -> None:
 
 def test_what_a_result_says_of_the_time_it_was_measured_in() -> None:
     cool, hot = GpuConditions(limits=[]), GpuConditions(limits=["heat"])
-    clock = Clock(cores="0-3", now_mhz=2400)
+    clock = Clock(unit="cores 0-3", now_mhz=2400)
 
     def record(provider: str) -> dict:
         before = Conditions(clocks=[clock], gpus=[cool], throttle_count=3)
@@ -257,3 +257,38 @@ def test_what_a_result_says_of_the_time_it_was_measured_in() -> None:
     assert slowed_down(record("CUDAExecutionProvider")) == ["GPU 0 is held back by heat"]
     assert slowed_down(record("CPUExecutionProvider")) == []  # the GPU was somebody else's
     assert slowed_down({"load_before": [0.1, 0.1, 0.1]}) == []
+
+
+def test_the_gpu_of_a_board_and_clocks_that_are_held(tmp_path: Path) -> None:
+    """As `jetson_clocks` does: the lowest clock is the highest."""
+    folder = "sys/class/devfreq/17000000.gpu"
+    free = {
+        f"{folder}/available_frequencies": "306000000 612000000 1020000000",
+        f"{folder}/min_freq": 306_000_000,
+        f"{folder}/max_freq": 1_020_000_000,
+        f"{folder}/governor": "nvhost_podgov",
+        f"{SYS_CPU}/cpu0/cpufreq/scaling_min_freq": 600_000,
+    }
+    before = at(tmp_path, {**clocks(range(1), 600, 1500, 600), **free})
+    assert before.clocks[1] == Clock(
+        unit="17000000.gpu", min_mhz=306, max_mhz=1020, floor_mhz=306, limit_mhz=1020, governor="nvhost_podgov"
+    )
+    held = {f"{folder}/min_freq": 1_020_000_000, f"{SYS_CPU}/cpu0/cpufreq/scaling_min_freq": 1_500_000}
+    after = at(tmp_path, held)
+    assert changed(before, after) == [
+        "the lowest clock that cores 0 may have was 600 MHz, now 1500 MHz",
+        "the lowest clock that 17000000.gpu may have was 306 MHz, now 1020 MHz",
+    ]
+    assert len(doubts(before)) == 1 and doubts(after) == []
+    slower = at(tmp_path, {f"{folder}/max_freq": 612_000_000})
+    assert doubts(slower) == ["17000000.gpu may have 612 MHz at most, of 1020"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the made-up tool is a shell script")
+def test_other_kernels_leave_it_to_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "vcgencmd"
+    tool.write_text("#!/bin/sh\n[ $1 = get_throttled ] && echo throttled=0x50001\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = at(tmp_path / "root", {})
+    assert found.alarms == ["under-voltage"] and found.past_alarms == ["under-voltage", "throttled"]
