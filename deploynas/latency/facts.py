@@ -58,7 +58,7 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
     expected, wrong = device.hardware, []
     if expected.machine and expected.machine != found.machine:
         wrong.append(f"machine `{expected.machine}`, {machine} is `{found.machine}`")
-    names = f"{found.processor}, {found.board}".removesuffix(", ")  # of boards, earlier versions knew one of the two
+    names = f"{found.processor}, {found.computer}".removesuffix(", ")  # of boards, earlier versions knew one of the two
     if expected.processor_contains and expected.processor_contains.lower() not in names.lower():
         wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{names}`")
     if expected.min_cores and expected.min_cores > found.cores:

@@ -13,7 +13,7 @@ from deploynas.files import content_hash
 from deploynas.latency.accelerators import accelerators, drivers
 from deploynas.latency.installed_packages import provider_packages
 from deploynas.latency.processor_cores import affinity, cpu_quota, physical_cores, threads_within
-from deploynas.latency.processor_name import board, processor
+from deploynas.latency.processor_name import computer, processor
 
 
 class Hardware(BaseModel):
@@ -31,7 +31,7 @@ class Hardware(BaseModel):
     accelerators: list[str]
     fingerprint: str
     # in files of earlier versions all of these are as if nothing were known
-    board: str = ""  # where it has a name of its own
+    computer: str = ""  # what the processor sits in, where that has a name: a board, a Mac
     physical_cores: int | None = None  # of those that the process may use
     cpu_quota: float | None = None  # CPUs' worth of time, where a container is allowed less than `cores`
     on_chip: list[str] = []  # GPUs and NPUs that are part of the processor
@@ -64,7 +64,7 @@ def hardware_of(root: Path, allowed: list[int] | None) -> Hardware:
         system=platform.system(),
         accelerators=[one.name for one in found if not one.on_chip],
         fingerprint="",
-        board=board(root),
+        computer=computer(root),
         physical_cores=physical_cores(root, allowed),
         cpu_quota=None if quota is None or quota >= cores else round(quota, 3),
         on_chip=[one.name for one in found if one.on_chip],
@@ -76,7 +76,7 @@ def hardware_of(root: Path, allowed: list[int] | None) -> Hardware:
 def _fingerprint(found: Hardware) -> str:
     what_speed_depends_on = found.model_dump(include={"machine", "processor", "cores", "accelerators"})
     # absent where there is none: machines without them keep the fingerprint that their tables carry
-    unusual = found.model_dump(include={"board", "cpu_quota"}, exclude_defaults=True)
+    unusual = found.model_dump(include={"computer", "cpu_quota"}, exclude_defaults=True)
     return content_hash({**what_speed_depends_on, **unusual})
 
 

@@ -1,4 +1,4 @@
-"""What the processor and the board call themselves, so that unlike machines have unlike names.
+"""What the processor and its computer call themselves, so that unlike machines have unlike names.
 
 Arm cores give numbers of who designed them and which design it is (MIDR: implementer and part), which /proc/cpuinfo
 repeats; boards give their name in the device tree.
@@ -89,8 +89,8 @@ def processor(root: Path = ROOT) -> str:
     return _told_by_macos()[0] or _told_by_windows() or platform.processor() or platform.machine()
 
 
-def board(root: Path = ROOT) -> str:
-    """What the processor sits on, where that has a name of its own: `Raspberry Pi 5 Model B Rev 1.0`, `Mac14,9`."""
+def computer(root: Path = ROOT) -> str:
+    """What the processor sits in, where that has a name of its own: `Raspberry Pi 5 Model B Rev 1.0`, `Mac14,9`."""
     for place in ("proc/device-tree/model", "sys/firmware/devicetree/base/model"):
         if named := text_of(root / place):
             return named

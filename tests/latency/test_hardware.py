@@ -19,7 +19,7 @@ from deploynas.latency.accelerators import Accelerator, accelerators, drivers
 from deploynas.latency.facts import Facts, facts_here, require_hardware
 from deploynas.latency.hardware import Hardware, hardware, hardware_of, versions
 from deploynas.latency.installed_packages import versions_of
-from deploynas.latency.processor_name import board, processor, sysctl
+from deploynas.latency.processor_name import computer, processor, sysctl
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "v1"
 A72, A76, A55 = ("0x41", "0xd08"), ("0x41", "0xd0b"), ("0x41", "0xd05")
@@ -82,7 +82,7 @@ def test_boards_of_the_same_cores_differ(tmp_path: Path, arm: None) -> None:
     tree = "proc/device-tree/model"
     pi = hardware_of(written(tmp_path / "pi", {**cores, tree: "Raspberry Pi 4 Model B Rev 1.4\0"}), [0, 1, 2, 3])
     other = hardware_of(written(tmp_path / "other", {**cores, tree: "Pine64 RockPro64\0"}), [0, 1, 2, 3])
-    assert (pi.processor, pi.board) == ("Cortex-A72", "Raspberry Pi 4 Model B Rev 1.4")
+    assert (pi.processor, pi.computer) == ("Cortex-A72", "Raspberry Pi 4 Model B Rev 1.4")
     assert pi.processor == other.processor and pi.fingerprint != other.fingerprint
 
 
@@ -92,7 +92,7 @@ def test_a_board_in_a_container_is_the_same_board(tmp_path: Path, arm: None) -> 
     cores = {**arm_cores(A76, A76, rest=f"Revision\t: c04170\nModel\t\t: {name}\n"), **TWO_CPUS}
     outside = written(tmp_path / "outside", {**cores, "sys/firmware/devicetree/base/model": f"{name}\0"})
     inside = written(tmp_path / "inside", cores)
-    assert board(inside) == board(outside) == name
+    assert computer(inside) == computer(outside) == name
     assert hardware_of(inside, [0, 1]).fingerprint == hardware_of(outside, [0, 1]).fingerprint
 
 
@@ -226,7 +226,7 @@ def test_a_jetson_has_a_board_and_a_release(tmp_path: Path, arm: None) -> None:
     new = hardware_of(
         written(tmp_path / "new", {**files, "etc/nv_tegra_release": release.replace("3.0", "4.3")}), list(range(6))
     )
-    assert old.board == name and old.drivers == {"jetson-linux": "36.3.0"}
+    assert old.computer == name and old.drivers == {"jetson-linux": "36.3.0"}
     assert new.drivers == {"jetson-linux": "36.4.3"} and new.fingerprint == old.fingerprint
 
 
