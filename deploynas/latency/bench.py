@@ -135,11 +135,8 @@ def _result(
         inputs={"shapes": dict(case.shapes), "values": dict(case.values)},
         provenance={
             "date": now(),
-            "hardware": before.hardware.model_dump(),
-            "versions": before.versions,
             "provider": device.provider_name,
-            "load_before": before.load_average,
-            "load_after": after.load_average,
+            **before.provenance_until(after),
         },
     )
 

@@ -43,7 +43,7 @@ def breakdown(model: Path, device: Device, shapes: Shapes | None = None, values:
         session = Session(model, device, shapes, values, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(device.effort.warmup_runs + RUNS):
             session.run()
-        events = json.loads(session.end_profiling().read_text())
+        events = json.loads(session.end_profiling().read_text(encoding="utf-8"))
     runs = _nodes_by_run(events)[device.effort.warmup_runs :]
     ours = any(_PART.match(name) for name, _, _ in runs[0]) if runs else False
     totals: dict[str, list[float]] = {}

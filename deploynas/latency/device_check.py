@@ -18,11 +18,13 @@ from pydantic import BaseModel
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference
+from deploynas.latency.conditions import Conditions
 from deploynas.latency.entry import Entry, build
 from deploynas.latency.facts import facts_here, require_hardware, require_provider
 from deploynas.latency.processor_cores import pin
 from deploynas.latency.provider_session import prepare_process, thread_count
 from deploynas.latency.session import Session
+from deploynas.latency.throttling import doubts
 from deploynas.providers import CPU, Precision
 from deploynas.space import Space
 
@@ -59,10 +61,23 @@ def check_device(device: Device) -> Iterator[Checked]:
     runtime = facts.versions.get("onnxruntime", "of unknown version")
     about = f"{facts.hardware.processor}; {device.provider_name} of ONNX Runtime {runtime}"
     yield Checked(name="machine and provider", outcome="ok", found=about)
+    yield from _conditions(facts.conditions)
     with tempfile.TemporaryDirectory(prefix="deploynas-") as folder:
         for precision in get_args(Precision):
             yield _precision(device, precision, Path(folder) / f"{precision}.onnx")
         yield from _threads(device, Path(folder) / "large.onnx")
+
+
+def _conditions(now: Conditions) -> Iterator[Checked]:
+    """Clocks and what is set; what to mend before anything is measured."""
+    clocks = [
+        " ".join(filter(None, (clock.unit, clock.now_mhz and f"{clock.now_mhz} MHz", clock.governor)))
+        for clock in now.clocks
+    ]
+    found = "; ".join(clocks) or "this machine tells of no clock"
+    found += f"; {now.temperature_c:.0f} degrees" if now.temperature_c is not None else ""
+    wrong = doubts(now)
+    yield Checked(name="clocks", outcome="warning" if wrong else "ok", found=found, hint="; ".join(wrong) or None)
 
 
 def _precision(device: Device, precision: Precision, path: Path) -> Checked:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from pydantic import BaseModel
 
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.latency.conditions import Conditions, conditions_here
 from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
 from deploynas.latency.nvidia_smi import query
 from deploynas.providers import PROVIDERS
@@ -21,6 +23,24 @@ class Facts(BaseModel):
     load_average: list[float]
     free_memory_bytes: int
     accelerator_free_bytes: int | None = None  # of the first GPU that says so
+    conditions: Conditions = Conditions()  # a target with an earlier version tells none
+
+    def provenance(self) -> dict[str, Any]:
+        """What a result that is measured after this moment says of its machine."""
+        return {
+            "hardware": self.hardware.model_dump(),
+            "versions": self.versions,
+            "load_before": self.load_average,
+            "conditions_before": self.conditions.model_dump(exclude_defaults=True),
+        }
+
+    def provenance_until(self, after: Facts) -> dict[str, Any]:
+        """The same of a result that was measured between two moments."""
+        return {
+            **self.provenance(),
+            "load_after": after.load_average,
+            "conditions_after": after.conditions.model_dump(exclude_defaults=True),
+        }
 
 
 def facts_here() -> Facts:
@@ -32,6 +52,7 @@ def facts_here() -> Facts:
         load_average=load_average(),
         free_memory_bytes=free_memory_bytes(),
         accelerator_free_bytes=_accelerator_free_bytes(),
+        conditions=conditions_here(),
     )
 
 
@@ -40,8 +61,9 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
     expected, wrong = device.hardware, []
     if expected.machine and expected.machine != found.machine:
         wrong.append(f"machine `{expected.machine}`, {machine} is `{found.machine}`")
-    if expected.processor_contains and expected.processor_contains.lower() not in found.processor.lower():
-        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{found.processor}`")
+    names = f"{found.processor}, {found.computer}".removesuffix(", ")  # of boards, earlier versions knew one of the two
+    if expected.processor_contains and expected.processor_contains.lower() not in names.lower():
+        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{names}`")
     if expected.min_cores and expected.min_cores > found.cores:
         wrong.append(f"at least {expected.min_cores} cores, {machine} has {found.cores}")
     if wrong:

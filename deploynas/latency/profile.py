@@ -175,12 +175,9 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "date": date,
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
-            "hardware": work.facts.hardware.model_dump(),
-            "versions": work.facts.versions,
+            **work.facts.provenance_until(work.target.facts()),
             "provider": work.device.provider_name,
             "elsewhere": work.device.host is not None,
-            "load_before": work.facts.load_average,
-            "load_after": work.target.facts().load_average,
             "seed": work.seed,
         },
     )

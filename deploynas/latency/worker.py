@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +22,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
+from deploynas.latency.attendance import end_when_abandoned
 from deploynas.latency.breakdown import breakdown
 from deploynas.latency.device_check import check_device
 from deploynas.latency.entry import Entry, build
@@ -230,21 +229,12 @@ def _received(size_bytes: int) -> bytes:
     return content
 
 
-def _end_with_stdin(silence_s: float | None) -> None:
-    """Whoever asked has closed it, was killed or cannot reach us: nobody waits, and others may want the machine."""
-    # not of the buffered stdin, whose lock a process cannot end with; `select` takes pipes on POSIX systems only
-    while (silence_s is None or select.select([0], [], [], silence_s)[0]) and os.read(0, 4096):
-        pass
-    os._exit(ABANDONED)
-
-
 def main() -> None:
     _keep_stdout_for_answers()
     try:
         request = _READER.validate_json(sys.stdin.buffer.readline())
         if isinstance(request, MeasureRequest | BreakdownRequest | CheckRequest):
-            # waiting in a system call, it takes no time from what is measured
-            threading.Thread(target=_end_with_stdin, args=(request.silence_s,), daemon=True).start()
+            end_when_abandoned(lambda: os._exit(ABANDONED), request.silence_s)
         serve(request)
     except DeployNASError as error:
         # whoever asked prints it as their own

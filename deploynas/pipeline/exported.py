@@ -107,6 +107,7 @@ def export_network(
         validation_accuracy=record.validation_accuracy,
         lineage=record.lineage.public(),
         teacher=record.teacher,
+        provider=device.provider_name,
     )
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
     files = _files_for(device, source, batches, wishes)
