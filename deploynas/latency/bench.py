@@ -24,6 +24,7 @@ from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.target import Target, target_of
 from deploynas.progress import OnProgress, silent
+from deploynas.providers import CPU
 from deploynas.timing import Timing
 
 PERCENTILES = (5, 50, 90, 95, 99)
@@ -117,8 +118,7 @@ def _result(
 ) -> BenchResult:
     device, timing = target.device, timed.timing
     samples = np.concatenate(timed.measurement.samples_ms)
-    shares = target.breakdown(case.model.resolve(), case.shapes, case.values)
-    breakdown, slowdown = scaled(shares, timing.undisturbed.latency_ms)
+    breakdown, slowdown = _breakdown(case, target, timing)
     return BenchResult(
         model=case.model.name,
         model_sha256=hashlib.sha256(content).hexdigest(),
@@ -139,6 +139,13 @@ def _result(
             **before.provenance_until(after),
         },
     )
+
+
+def _breakdown(case: Case, target: Target, timing: Timing) -> tuple[list[Share], float | None]:
+    """Where the time goes; nothing where the profiler sees launches, or one fused node for the whole graph."""
+    if target.device.provider_name != CPU:
+        return [], None
+    return scaled(target.breakdown(case.model.resolve(), case.shapes, case.values), timing.undisturbed.latency_ms)
 
 
 def _as_tables_are_made(measured: Measurement, device: Device) -> Measurement:

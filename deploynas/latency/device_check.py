@@ -71,7 +71,7 @@ def check_device(device: Device) -> Iterator[Checked]:
 def _conditions(now: Conditions) -> Iterator[Checked]:
     """Clocks and what is set; what to mend before anything is measured."""
     clocks = [
-        " ".join(filter(None, (clock.unit, clock.now_mhz and f"{clock.now_mhz} MHz", clock.governor)))
+        " ".join(filter(None, (clock.unit, f"{clock.now_mhz} MHz" if clock.now_mhz else None, clock.governor)))
         for clock in now.clocks
     ]
     found = "; ".join(clocks) or "this machine tells of no clock"

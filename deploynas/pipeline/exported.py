@@ -25,6 +25,7 @@ from deploynas.latency.bench import BenchResult, Case, bench_together
 from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.pipeline.limits import require_within
 from deploynas.pipeline.patience import patiently
+from deploynas.providers import CPU
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.training.batches import Batches
@@ -111,7 +112,8 @@ def export_network(
     )
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
     files = _files_for(device, source, batches, wishes)
-    made = files.by_precision()
+    # what the provider cannot compute in is written for comparison alone, and not shipped
+    made = {name: file for name, file in files.by_precision().items() if name not in device.record.refused}
     for precision, file in made.items():
         write_bytes(stage / MODEL[precision], file.content)
     cases = [Case(stage / MODEL[precision]) for precision in made]
@@ -132,7 +134,8 @@ def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: 
     calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
     if calibration:
         images = stream(batches, calibration_subset(batches.data, calibration.share))
-        on_cpu = device.provider_name == "CPUExecutionProvider"
-        how = Int8Wishes(calibration, images, wishes.max_accuracy_drop, on_cpu=on_cpu)
+        device.model_copy(update={"precision": "int8"}).require_precision()
+        on_cpu = device.provider_name == CPU
+        how = Int8Wishes(calibration, images, wishes.max_accuracy_drop, device.quantized, on_cpu)
         int8 = int8_file(network, fp32, validation, how)
     return NetworkFiles(fp32, fp16, int8)

@@ -11,6 +11,8 @@ from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.export.budget import Attempt
 from deploynas.files import now
+from deploynas.latency.bench import BenchResult
+from deploynas.latency.machine_changes import slowed_down
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.outcome import Outcome, outcome_of
@@ -119,7 +121,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
-    return report.model_copy(update={"warnings": _warnings(report, busiest)})
+    return report.model_copy(update={"warnings": _warnings(report, bench, busiest)})
 
 
 def _outcome(shipment: Shipment) -> Outcome | None:
@@ -283,8 +285,8 @@ def _changes(
     ]
 
 
-def _warnings(report: ReportFile, busiest: float) -> list[str]:
-    found = []
+def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[str]:
+    found = slowed_down(bench.provenance)
     if report.budget_ms is None:
         found.append("no budget was given, so none was kept")
     found += [
@@ -314,7 +316,7 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
     found += [
         f"{words} the network is slower than in fp32 on this device"
         for precision, words in (("fp16", "in fp16"), ("int8", "in 8 bits"))
-        if by_precision.get(precision, 0.0) > by_precision["fp32"]
+        if by_precision.get(precision, 0.0) > by_precision.get("fp32", float("inf"))
     ]
     ties = report.verification.ties
     if ties:
