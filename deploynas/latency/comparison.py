@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_schema
 from deploynas.latency.bench import BenchResult
-from deploynas.latency.machine_changes import changes
+from deploynas.latency.machine_changes import changes, software_changes
 from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.statistic import summarise
 from deploynas.latency.table import Measurement, TableFile
@@ -202,7 +202,9 @@ def _doubt(before: _Side, after: _Side, name: str, verdict: Verdict, threshold: 
         return f"{wide}: measure {' and '.join(shaky) or 'both'} again, with more --runs or on a quieter machine"
     if verdict == "same":
         return ""
-    if before.model_sha256 and before.model_sha256 == after.model_sha256 and before.versions == after.versions:
+    same_file = before.model_sha256 and before.model_sha256 == after.model_sha256
+    same_runtime = before.versions == after.versions and not software_changes(before.provenance, after.provenance)
+    if same_file and same_runtime:
         return "the same file on the same runtime: the machine has changed, not the file; measure BASE again on it"
     if shaky:
         return f"{' and '.join(shaky)} is not stable, by its own account: measure again"

@@ -46,7 +46,7 @@ GPU_FIELDS = (
     "pstate",
     "power.limit",
 )
-# in microseconds; drivers of before 2025 do not know them
+# in microseconds; older drivers do not know them
 GPU_COUNTERS = {
     "clocks_event_reasons_counters.sw_power_cap": 0x4,
     "clocks_event_reasons_counters.sw_thermal_slowdown": 0x20,

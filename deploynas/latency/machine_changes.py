@@ -22,15 +22,22 @@ def changes(then: Mapping[str, Any], now: Mapping[str, Any], threads: int | str 
     Versions of packages and drivers, what `threads: all` means, settings of power and clocks. What earlier versions did
     not record is not compared.
     """
+    found = software_changes(then, now)
+    old, new = _hardware(then), _hardware(now)
+    if threads == "all" and old and new and old.threads_of_all != new.threads_of_all:
+        found.append(f"`threads: all` was {old.threads_of_all} threads, now {new.threads_of_all}")
+    on_cpu = then.get("provider") in ON_CPU
+    return found + changed(_conditions(then, "before", on_cpu), _conditions(now, "before", on_cpu))
+
+
+def software_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Versions of packages and drivers alone, as far as the provider computes with them."""
     on_cpu = then.get("provider") in ON_CPU
     found = _versions(then.get("versions", {}), now.get("versions", {}), on_cpu)
     old, new = _hardware(then), _hardware(now)
-    if old and new:
-        if not on_cpu:
-            found += [f"driver {change}" for change in _versions(old.drivers, new.drivers)]
-        if threads == "all" and old.threads_of_all != new.threads_of_all:
-            found.append(f"`threads: all` was {old.threads_of_all} threads, now {new.threads_of_all}")
-    return found + changed(_conditions(then, "before", on_cpu), _conditions(now, "before", on_cpu))
+    if old and new and not on_cpu:
+        found += [f"driver {change}" for change in _versions(old.drivers, new.drivers)]
+    return found
 
 
 def slowed_down(provenance: Mapping[str, Any]) -> list[str]:

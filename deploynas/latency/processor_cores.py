@@ -132,7 +132,7 @@ def pin(cores: Sequence[int]) -> None:
         what = f"core {ranges(missing)} of `cores` is" if len(missing) == 1 else f"cores {ranges(missing)} are"
         raise InputError(
             f"{what} not there, or not for this process" if missing else "`cores` names no core",
-            hint=f"this process may use {ranges(allowed)}",
+            hint=f"it may use {ranges(allowed)} (as the system numbers them)",
         )
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(cores))

@@ -130,7 +130,7 @@ def test_a_process_is_bound_to_the_cores_it_names() -> None:
         assert threads_of_all() == 1
         with pytest.raises(InputError, match="cores 5000-5001 are not there, or not for this process") as raised:
             pin([allowed[-1], 5000, 5001])
-        assert raised.value.hint == f"this process may use {allowed[-1]}"
+        assert raised.value.hint == f"it may use {allowed[-1]} (as the system numbers them)"
         assert os.sched_getaffinity(0) == {allowed[-1]}
     finally:
         os.sched_setaffinity(0, allowed)
