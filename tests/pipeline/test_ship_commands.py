@@ -117,7 +117,7 @@ def test_a_budget_that_cannot_be_met_exits_with_3_and_leaves_nothing(fine_tuned,
 def test_a_refused_8_bit_file_leaves_nothing(fine_tuned, tmp_path: Path, monkeypatch) -> None:
     from deploynas.export import network_file
 
-    monkeypatch.setattr(network_file, "onnx_accuracy", lambda content, images: -1.0)
+    monkeypatch.setattr(network_file, "onnx_accuracy", lambda *_, **__: -1.0)
     done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000", "--int8")
     assert done.code == 3 and "in 8 bits the network loses" in done.err
     assert not list((tmp_path / "bundles").iterdir())
