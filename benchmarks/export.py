@@ -43,13 +43,13 @@ from deploynas.export.fold import folded_weights
 from deploynas.export.verification import open_session
 from deploynas.files import now, write_json
 from deploynas.graph import OperatorForms
+from deploynas.latency.entry import Entry
 from deploynas.latency.form_choice import FormChoice
 from deploynas.latency.form_trials import choose, signed_rank_interval, trial_entries
 from deploynas.latency.hardware import hardware, load_average, versions
 from deploynas.latency.measure import visit
 from deploynas.latency.table import computed
 from deploynas.latency.target import target_of
-from deploynas.latency.worker import Entry
 from deploynas.space import Architecture, Space
 from deploynas.supernet.extraction import timm_model
 

@@ -38,9 +38,9 @@ from deploynas.accuracy.results_table import ResultsTable
 from deploynas.device import Device, Effort
 from deploynas.files import now, write_json
 from deploynas.latency.entries import network_entry
+from deploynas.latency.entry import Entry
 from deploynas.latency.hardware import hardware, load_average, versions
 from deploynas.latency.measure import measure_entries
-from deploynas.latency.worker import Entry
 from deploynas.pipeline.rivals import random_networks, uniform_networks
 from deploynas.search.frontier import Frontier
 from deploynas.space import Architecture

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash, known_only, read_yaml
 from deploynas.outcome import BudgetKind
-
-# short name: (the runtime's name, the package that carries it)
-PROVIDERS = {
-    "cpu": ("CPUExecutionProvider", "onnxruntime"),
-    "cuda": ("CUDAExecutionProvider", "onnxruntime-gpu"),
-    "tensorrt": ("TensorrtExecutionProvider", "onnxruntime-gpu"),
-    "openvino": ("OpenVINOExecutionProvider", "onnxruntime-openvino"),
-    "directml": ("DmlExecutionProvider", "onnxruntime-directml"),
-    "rocm": ("ROCMExecutionProvider", "onnxruntime-rocm"),
-    "migraphx": ("MIGraphXExecutionProvider", "onnxruntime-migraphx"),
-    "qnn": ("QNNExecutionProvider", "onnxruntime-qnn"),
-    "coreml": ("CoreMLExecutionProvider", "onnxruntime"),
-    "xnnpack": ("XnnpackExecutionProvider", "onnxruntime"),
-}
+from deploynas.providers import PROVIDERS, Precision, Provider, Value, provider_of
+from deploynas.quantization import Quantization
 
 
 def _known_statistic(text: str) -> str:
@@ -36,6 +25,8 @@ def _known_statistic(text: str) -> str:
 def _known_provider(text: str) -> str:
     if text not in PROVIDERS and not text.endswith("ExecutionProvider"):
         raise ValueError(f"be one of {', '.join(PROVIDERS)}, or the runtime's own name (`…ExecutionProvider`)")
+    if provider_of(text).gone:
+        raise ValueError(f"be another: {provider_of(text).gone}")
     return text
 
 
@@ -52,6 +43,16 @@ def _thread_count(value: object) -> int | str:
     if value == "all":
         return "all"
     raise ValueError("be a number from 1 to 4096, or `all`")
+
+
+def _core_numbers(value: object) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    numbers = value if isinstance(value, list | tuple) else ()
+    valid = all(type(core) is int and 0 <= core < 4096 for core in numbers)
+    if numbers and valid and len(set(numbers)) == len(numbers):
+        return tuple(numbers)
+    raise ValueError("be a list of processor numbers, each once, such as [0, 1]")
 
 
 class _Strict(BaseModel):
@@ -71,6 +72,7 @@ class Effort(_Strict):
     validation_networks: int = Field(default=20, ge=2, le=10_000)  # and others that it is tested on
     max_relative_error: float = Field(default=0.03, gt=0, le=1)  # above it an entry is unstable, and repeated
     time_limit_s: float = Field(default=50.0, gt=0, le=86_400)
+    warmup_s: float | None = Field(default=None, ge=0, le=600)  # before anything is timed; None: as the provider needs
 
     @model_validator(mode="before")
     @classmethod
@@ -110,29 +112,43 @@ class Device(_Strict):
     host: Annotated[str, AfterValidator(_ssh_destination)] | None = Field(default=None, exclude=True)
     python: str = Field(default="python3", min_length=1, max_length=1000, exclude=True)
     provider: Annotated[str, AfterValidator(_known_provider)]
-    provider_options: dict[str, str | int | float | bool] = {}
-    session_options: dict[str, str | int | float | bool] = {}  # the runtime's own, as `session.intra_op.allow_spinning`
+    plugin: str | None = Field(default=None, pattern=r"^[A-Za-z_][\w.]*$")  # a module with a provider's library
+    provider_options: dict[str, Value] = {}
+    session_options: dict[str, Value] = {}  # the runtime's own, as `session.intra_op.allow_spinning`
+    cpu_nodes: Literal["none", "shapes"] = "shapes"  # what a provider may leave to the CPU: nothing, or shapes
     threads: Annotated[int | str, BeforeValidator(_thread_count)] = 1  # a number, or `all`
+    cores: Annotated[tuple[int, ...] | None, BeforeValidator(_core_numbers)] = None  # the ones to stay on
     batch: int = Field(default=1, ge=1, le=65_536)
-    precision: Literal["fp32", "int8"] = "fp32"
+    precision: Precision = "fp32"
+    quantization: Quantization | None = None  # of 8-bit graphs; None: as the provider wants them
     statistic: Annotated[str, AfterValidator(_known_statistic)] = "median"
-    undisturbed: bool = True  # true: what other work on the machine slows down is taken out of the latency
+    # whether what other programs slow down is taken out of the latency; if not given, where they share the processor
+    undisturbed: bool = True
     effort: Effort = Effort()
     budget: BudgetKind = "undisturbed"  # which latency a budget is about: that, or a percentile as it was
     budgets: Budgets = Budgets()
     hardware: ExpectedHardware = ExpectedHardware()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_provider_is_used(cls, data: object) -> object:
+        if isinstance(data, dict) and isinstance(data.get("provider"), str) and data.get("undisturbed") is None:
+            return {**data, "undisturbed": provider_of(data["provider"]).shares_cpu}
+        return data
+
     @classmethod
     def load(cls, source: str | Path) -> Device:
         """A device of a `devices/` folder by name, or a YAML file by path."""
         path = Path(source)
-        if path.suffix in (".yaml", ".yml") or path.is_file():
-            return read_yaml(path, cls)
-        files = device_files()
-        if str(source) not in files:
-            known = ", ".join(files) or "none found"
-            raise InputError(f"no device `{source}`", hint=f"one of {known}, or the path of a YAML file")
-        return read_yaml(files[str(source)], cls)
+        if path.suffix not in (".yaml", ".yml") and not path.is_file():
+            files = device_files()
+            if str(source) not in files:
+                known = ", ".join(files) or "none found"
+                raise InputError(f"no device `{source}`", hint=f"one of {known}, or the path of a YAML file")
+            path = files[str(source)]
+        device = read_yaml(path, cls)
+        device.require_precision()
+        return device
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> Device:
@@ -140,14 +156,30 @@ class Device(_Strict):
         return cls.model_validate(known_only(cls, record))
 
     @property
-    def provider_name(self) -> str:
-        """The runtime's name of the provider."""
-        return PROVIDERS[self.provider][0] if self.provider in PROVIDERS else self.provider
+    def record(self) -> Provider:
+        """What we know about the provider."""
+        known = provider_of(self.provider)
+        return known if self.plugin is None else replace(known, plugin=self.plugin)
 
     @property
-    def provider_package(self) -> str | None:
-        """The package to install for it, where known."""
-        return dict(PROVIDERS.values()).get(self.provider_name)
+    def provider_name(self) -> str:
+        """The runtime's name of the provider."""
+        return self.record.name
+
+    @property
+    def quantized(self) -> Quantization:
+        """How 8-bit graphs are written for it."""
+        return self.quantization or self.record.quantization
+
+    def require_precision(self) -> None:
+        """Refuse a precision that the provider cannot compute in."""
+        reason = self.record.refused.get(self.precision)
+        if reason:
+            able = [name for name in get_args(Precision) if name not in self.record.refused]
+            raise InputError(
+                f"device `{self.name}`: `{self.provider}` cannot run `precision: {self.precision}`: {reason}",
+                hint=f"it can run {' and '.join(able)}",
+            )
 
     def describe(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True)
@@ -156,7 +188,10 @@ class Device(_Strict):
     def hash(self) -> str:
         """Names what a latency depends on: two devices that differ only in words or budgets have one hash."""
         what = self.model_dump(include={"provider_options", "threads", "batch", "precision", "statistic"})
-        unusual = self.model_dump(include={"session_options", "undisturbed"}, exclude_defaults=True)
+        for option in self.record.cache_options:
+            what["provider_options"].pop(option, None)
+        may_change = {"session_options", "undisturbed", "cores", "plugin", "quantization"}
+        unusual = self.model_dump(include=may_change, exclude_defaults=True)
         return content_hash({**what, **unusual, "provider": self.provider_name})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -133,9 +134,31 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        move_into_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+# Windows refuses to move what any program has open, which virus scanners and indexers do for moments
+OPEN_ELSEWHERE = (5, 32)  # its codes for "access denied" and "used by another process"
+PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+def move_into_place(source: Path, target: Path) -> None:
+    """Rename a file over another one, or a folder to a name that is free."""
+    for pause in (*PAUSES_S, None):
+        try:
+            source.replace(target)
+            return
+        except PermissionError as error:
+            if getattr(error, "winerror", None) not in OPEN_ELSEWHERE:
+                raise  # the rights are missing; waiting does not bring them
+            if pause is None:
+                raise InputError(
+                    f"{target}: cannot be replaced: another program has it, or something in it, open",
+                    hint="close what shows it and repeat the command",
+                ) from error
+            time.sleep(pause)
 
 
 def sha256_of(path: Path) -> str:

@@ -51,6 +51,9 @@ class Loading(BaseModel):
 
     load_ms: float  # from the file to a session
     first_ms: float  # the first inference, which allocates
+    call_ms: float | None = (
+        None  # what `session.run` with arrays, from Python, adds to an inference; None: not measured
+    )
     peak_memory_bytes: int  # of the whole process up to then, Python and the runtime included
     model_memory_bytes: int  # how far that is above what the process had before the model
 

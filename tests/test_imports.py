@@ -28,6 +28,8 @@ GROUND = {
     "costs",
     "timing",
     "outcome",
+    "providers",
+    "quantization",
 }
 # what each part may import from the rest of deploynas, besides itself and the ground everything stands on
 MAY_KNOW = {

@@ -24,6 +24,7 @@ from onnx import helper, numpy_helper
 
 import deploynas as dn
 from deploynas.costs import resource_table
+from deploynas.quantization import Quantization
 from deploynas.search.problem import Problem
 from deploynas.search.solver import load_solver
 
@@ -364,7 +365,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "fp32": {},
     "int8": {"precision": "int8"},
     "fp32, any batch, opset 21": {"batch": None, "opset": 21},
-    "int8, one scale, batch 4": {"precision": "int8", "per_channel": False, "batch": 4},
+    "int8, one scale, batch 4": {"precision": "int8", "quantization": Quantization(per_channel=False), "batch": 4},
     "int8, calibrated": {"precision": "int8"},
 }
 

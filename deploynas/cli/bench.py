@@ -175,6 +175,8 @@ def _print(result: BenchResult, top: int) -> None:
         ("measurement", timing.stability),
     ]
     if loading:
+        if loading.call_ms is not None:
+            rows.append(("`session.run` with arrays, from Python, adds", f"{loading.call_ms:.2g} ms"))
         rows += [
             ("loading the session", f"{loading.load_ms:.4g} ms"),
             ("first inference", f"{loading.first_ms:.4g} ms"),

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -32,15 +32,17 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table on stdout. All columns but the first are right-aligned, as numbers should be."""
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None, *, words: Collection[str] = ()
+) -> None:
+    """A table on stdout. Columns are right-aligned, as numbers should be; the first and those of `words` are not."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        table.add_column(column, justify="left" if i == 0 or column in words else "right", overflow="fold")
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     # off a terminal nothing may be cut or folded: a pipe has no width

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.cli.check_device import check_device
 from deploynas.cli.console import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -18,9 +19,14 @@ ELSEWHERE = "elsewhere; `--connect` asks"
 
 @click.command("devices")
 @click.option("--connect", is_flag=True, help="Ask the machines of devices that are elsewhere, too.")
+@click.option("--check", "checked", metavar="DEVICE",
+              help="Only ask whether its machine can run this device, and right. Exit code 3 if not.")  # fmt: skip
 @json_option
-def command(connect: bool, as_json: bool) -> None:
+def command(connect: bool, checked: str | None, as_json: bool) -> None:
     """List device profiles and whether their machine can run them; and the spaces and estimators that ship."""
+    if checked:
+        check_device(checked, as_json)
+        return
     from deploynas.accuracy.shipped_estimators import SHIPPED
     from deploynas.device import device_files
     from deploynas.latency.hardware import hardware

@@ -165,7 +165,7 @@ with_bundle_options = with_options(
     click.option("--per-channel/--per-tensor", default=True, show_default=True, help="Scales of 8-bit weights."),
     click.option(
         "--max-accuracy-drop", type=click.FloatRange(0, 1), default=0.01, show_default=True,
-        help="Refuse an 8-bit file that loses more (a fraction: 0.01 is one point).",
+        help="Refuse an fp16 or 8-bit file that loses more (a fraction: 0.01 is one point).",
     ),
     click.option("--opset", type=int, default=17, show_default=True, help="ONNX operator set."),
     click.option("--triton", is_flag=True, help="Add a Triton model repository."),

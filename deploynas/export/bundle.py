@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from deploynas import __version__
 from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
-from deploynas.files import now, parse_json, sha256_of, write_json
+from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
 from deploynas.provenance import DataRecord, Origin
 
 MANIFEST = "manifest.json"
@@ -53,8 +53,13 @@ def staged(folder: Path) -> Iterator[Path]:
     try:
         yield stage
         if folder.exists():
-            folder.rename(old)
-        stage.rename(folder)
+            move_into_place(folder, old)
+        try:
+            move_into_place(stage, folder)
+        except BaseException:
+            if old.exists():  # better the earlier bundle than none
+                move_into_place(old, folder)
+            raise
     finally:
         shutil.rmtree(stage, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

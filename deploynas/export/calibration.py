@@ -15,8 +15,9 @@ import numpy as np
 import onnx
 
 from deploynas.errors import InputError
-from deploynas.export.verification import ImageStream, open_session
+from deploynas.export.verification import ImageStream
 from deploynas.graph import INPUT
+from deploynas.latency.every_value import Ranges, every_value
 
 RangeRule = Literal["minmax", "percentile", "mse"]
 RANGE_RULES: tuple[RangeRule, ...] = ("minmax", "percentile", "mse")
@@ -24,16 +25,15 @@ BINS = 2048
 LEVELS = 255
 TAIL = 1e-4  # `percentile`: the share of values cut off on each side
 
-Ranges = dict[str, tuple[float, float]]
-
 
 @dataclass(frozen=True)
 class Calibration:
-    """How ranges are chosen. `share` is the fraction of the training images that is looked at."""
+    """How ranges and scales are chosen. `share` is the fraction of the training images that is looked at."""
 
     method: RangeRule = "mse"
     share: float = 0.05
-    per_channel: bool = True  # weights: a scale an output channel, or one a tensor
+    # weights: a scale for each output channel where the device's `quantization` has that too; false: one for all
+    per_channel: bool = True
 
     def __post_init__(self) -> None:
         if self.method not in RANGE_RULES:
@@ -44,7 +44,7 @@ class Calibration:
 
 def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeRule) -> Ranges:
     """(low, high) of every value of the graph, by name."""
-    session, names = _every_value(fp32)
+    session, names = every_value(fp32)
     low = dict.fromkeys(names, np.inf)
     high = dict.fromkeys(names, -np.inf)
     for values in _values(session, names, images):
@@ -62,17 +62,6 @@ def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeR
             counts[name] += _histogram(value, *extremes[name])
     choose = _percentile if method == "percentile" else _least_squares
     return {name: choose(counts[name], *extremes[name]) for name in names}
-
-
-def _every_value(fp32: onnx.ModelProto) -> tuple[Any, list[str]]:
-    """A session that hands out every intermediate value, and their names with the input's first."""
-    model = onnx.ModelProto()
-    model.CopyFrom(fp32)
-    known = {output.name for output in model.graph.output}
-    for node in model.graph.node:
-        if node.output[0] not in known:
-            model.graph.output.append(onnx.helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None))
-    return open_session(model.SerializeToString()), [INPUT, *(output.name for output in model.graph.output)]
 
 
 def _values(session: Any, names: list[str], images: ImageStream) -> Iterator[dict[str, np.ndarray]]:

@@ -1,19 +1,22 @@
-"""One network as one ONNX file, in fp32 or in 8 bits: written by `graph/`, verified before anyone gets to see it."""
+"""One network as one ONNX file, in fp32, fp16 or 8 bits: written by `graph/`, verified before anyone gets to see it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import onnx
 from torch import nn
 
 from deploynas import graph
+from deploynas.blocks import Part
 from deploynas.errors import GateError
 from deploynas.export.calibration import Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
 from deploynas.export.verification import ImageStream, Verification, check, onnx_accuracy, verify
-from deploynas.graph import DEFAULT_FORMS, OPSET, OperatorForms
+from deploynas.graph import DEFAULT_FORMS, LARGEST_FLOAT16, OPSET, OperatorForms
+from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import Architecture
 
 
@@ -22,11 +25,23 @@ class Fp32File:
     content: bytes
     verification: Verification
 
+    @property
+    def accuracy(self) -> float:
+        return self.verification.onnx_accuracy
+
+
+@dataclass(frozen=True)
+class Fp16File:
+    content: bytes
+    accuracy: float
+    accuracy_drop: float  # below the fp32 file, on the same images
+
 
 @dataclass(frozen=True)
 class Int8File:
     content: bytes
     calibration: Calibration
+    quantization: Quantization
     calibration_images: int
     accuracy: float
     accuracy_drop: float  # below the fp32 file, on the same images
@@ -46,6 +61,10 @@ class TorchNetwork:
     def forms_in(self, precision: str) -> OperatorForms:
         return self.forms.get(precision, DEFAULT_FORMS)
 
+    @property
+    def parts(self) -> list[tuple[str, Part]]:
+        return self.architecture.space.parts(self.architecture)
+
     def about(self, precision: str, calibration: Calibration | None = None) -> dict[str, str]:
         """What the file says about itself."""
         return {
@@ -56,41 +75,84 @@ class TorchNetwork:
 
 
 @dataclass(frozen=True)
-class Quantisation:
+class Int8Wishes:
     """How 8 bits are made, and what they may cost."""
 
     calibration: Calibration
     images: ImageStream  # that ranges of activations come from
     max_accuracy_drop: float = 0.01
+    quantization: Quantization = FOR_CPUS  # the device's
+    on_cpu: bool = True  # the device runs it as the CPU here does; else it is judged by what the graph says
+
+    def settled(self) -> Int8Wishes:
+        """A scale for each channel of a weight where both want it; then both say what is written."""
+        both = self.calibration.per_channel and self.quantization.per_channel
+        return replace(
+            self,
+            calibration=replace(self.calibration, per_channel=both),
+            quantization=self.quantization.model_copy(update={"per_channel": both}),
+        )
 
 
 def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
-    architecture = network.architecture
-    parts = architecture.space.parts(architecture)
+    parts = network.parts
     form = graph.Form(None, opset=network.opset, operators=network.forms_in("fp32"))
     written = graph.chain(parts, folded_weights(network.model, parts), form, network.about("fp32"))
     content = written.SerializeToString()
     return Fp32File(content, verify(network.model, content, validation))
 
 
-def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Quantisation) -> Int8File:
+def fp16_file(
+    network: TorchNetwork, fp32: Fp32File, validation: ImageStream, max_accuracy_drop: float = 0.01
+) -> Fp16File:
+    """The same in float16; raises `GateError` if a value does not fit, or more accuracy is lost than allowed."""
+    parts = network.parts
+    form = graph.Form(None, "fp16", network.opset, operators=network.forms_in("fp16"))
+    written = graph.chain(parts, folded_weights(network.model, parts), form, network.about("fp16"))
+    content = written.SerializeToString()
+    check(content)
+    _require_in_float16(fp32, validation)
+    accuracy = onnx_accuracy(content, validation)
+    drop = fp32.accuracy - accuracy
+    if drop > max_accuracy_drop:
+        raise _lost("in fp16", accuracy, drop, max_accuracy_drop, "`precision: fp32`, or --max-accuracy-drop")
+    return Fp16File(content, accuracy, drop)
+
+
+def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Int8Wishes) -> Int8File:
     """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
-    architecture, calibration = network.architecture, how.calibration
-    parts = architecture.space.parts(architecture)
+    how, parts = how.settled(), network.parts
+    calibration, quantization = how.calibration, how.quantization
     weights = folded_weights(network.model, parts)
     plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
     ranges = activation_ranges(plain, how.images, calibration.method)
-    form = graph.Form(None, "int8", network.opset, ranges, calibration.per_channel, network.forms_in("int8"))
-    written = graph.chain(parts, weights, form, network.about("int8", calibration))
-    content = written.SerializeToString()
+    form = graph.Form(None, "int8", network.opset, ranges, quantization, network.forms_in("int8"))
+    about = {**network.about("int8", calibration), "quantization": quantization.model_dump_json()}
+    content = graph.chain(parts, weights, form, about).SerializeToString()
     check(content)
-    accuracy = onnx_accuracy(content, validation)
-    drop = fp32.verification.onnx_accuracy - accuracy
+    accuracy = onnx_accuracy(content, validation, as_written=not how.on_cpu)
+    drop = fp32.accuracy - accuracy
     if drop > how.max_accuracy_drop:
+        hint = "another --calibration-method, a larger --calibration-share, or --max-accuracy-drop"
+        raise _lost("in 8 bits", accuracy, drop, how.max_accuracy_drop, hint)
+    return Int8File(content, calibration, quantization, sum(len(y) for _, y in how.images()), accuracy, drop)
+
+
+def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:
+    """Every value that the network takes; a runtime that computes in fp32 all the same would not notice."""
+    extremes = activation_ranges(onnx.ModelProto.FromString(fp32.content), images, "minmax")
+    largest, name = max((max(-low, high), name) for name, (low, high) in extremes.items())
+    if largest > LARGEST_FLOAT16:
         raise GateError(
-            f"in 8 bits the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
-            f"more than the {100 * how.max_accuracy_drop:g} that are allowed",
-            hint="another --calibration-method, a larger --calibration-share, or --max-accuracy-drop",
+            f"`{name}` reaches {largest:.4g} on the validation images, more than fp16 can hold ({LARGEST_FLOAT16:g})",
+            hint="`precision: fp32`",
         )
-    return Int8File(content, calibration, sum(len(y) for _, y in how.images()), accuracy, drop)
+
+
+def _lost(where: str, accuracy: float, drop: float, allowed: float, hint: str) -> GateError:
+    return GateError(
+        f"{where} the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
+        f"more than the {100 * allowed:g} that are allowed",
+        hint=hint,
+    )

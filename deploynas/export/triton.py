@@ -10,7 +10,6 @@ from deploynas.device import Device
 from deploynas.space import Space
 
 MAX_BATCH = 64
-_GPU = ("CUDAExecutionProvider", "TensorrtExecutionProvider")
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,14 @@ def write_repository(folder: Path, served: Served) -> None:
 def _config(served: Served) -> str:
     space, device = served.space, served.device
     dims = f"[ {space.in_channels}, {space.height}, {space.width} ]"
-    kind = "KIND_GPU" if device.provider_name in _GPU else "KIND_CPU"
+    kind = "KIND_GPU" if device.record.memory == "cuda" else "KIND_CPU"
+    # who compiles for shapes compiles for the batch that was measured; others take what the server gathers
+    batch = device.batch if device.record.fixed_batch else MAX_BATCH
     lines = [
         *(f"# {line}" for line in served.about),
         f'name: "{served.name}"',
         'platform: "onnxruntime_onnx"',
-        f"max_batch_size: {MAX_BATCH}",
+        f"max_batch_size: {batch}",
         f'input [ {{ name: "input" data_type: TYPE_FP32 dims: {dims} }} ]',
         f'output [ {{ name: "logits" data_type: TYPE_FP32 dims: [ {space.classes} ] label_filename: "labels.txt" }} ]',
         "dynamic_batching { }",
@@ -51,5 +52,17 @@ def _config(served: Served) -> str:
     if device.threads != "all":
         lines.append(f'parameters {{ key: "intra_op_thread_count" value: {{ string_value: "{device.threads}" }} }}')
     if device.provider_name == "TensorrtExecutionProvider":
-        lines.append('optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt" } ] } }')
+        lines.append(
+            f"optimization {{ execution_accelerators {{ gpu_execution_accelerator: [ {_tensorrt(served)} ] }} }}"
+        )
     return "\n".join(lines) + "\n"
+
+
+def _tensorrt(served: Served) -> str:
+    """Precision and shapes as they were measured: an engine for other shapes would be built when they come."""
+    space, device = served.space, served.device
+    shape = "x".join(str(size) for size in (device.batch, space.in_channels, space.height, space.width))
+    told = {"precision_mode": {"fp32": "FP32", "fp16": "FP16", "int8": "INT8"}[device.precision]}
+    told |= {f"trt_profile_{which}_shapes": f"input:{shape}" for which in ("min", "opt", "max")}
+    parameters = " ".join(f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in told.items())
+    return f'{{ name: "tensorrt" {parameters} }}'

@@ -6,9 +6,11 @@ block (`stage3/block2/depthwise`), and operators in the form the runtime fuses b
 
 from __future__ import annotations
 
+from deploynas.graph.float16 import LARGEST_FLOAT16
 from deploynas.graph.network import (
     INPUT,
     OUTPUT,
+    PRECISIONS,
     Form,
     block,
     chain,
@@ -25,8 +27,10 @@ from deploynas.graph.writer import OPSET
 __all__ = [
     "DEFAULT_FORMS",
     "INPUT",
+    "LARGEST_FLOAT16",
     "OPSET",
     "OUTPUT",
+    "PRECISIONS",
     "Form",
     "OperatorForms",
     "block",

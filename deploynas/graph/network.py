@@ -12,15 +12,17 @@ import onnx
 from deploynas.blocks import Part
 from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
+from deploynas.graph.float16 import Float16Writer
 from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.quantized import QuantizedWriter, Ranges
 from deploynas.graph.writer import OPSET, GraphWriter, WeightSource
+from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import Architecture, Space
 from deploynas.space.notation import to_text
 
 INPUT = "input"
 OUTPUT = "logits"
-PRECISIONS = ("fp32", "int8")
+PRECISIONS = ("fp32", "fp16", "int8")
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,10 @@ class Form:
     """How a graph is written, whatever it computes."""
 
     batch: int | None = 1  # None: left to the caller of the model
-    precision: str = "fp32"  # or int8
+    precision: str = "fp32"  # or one of PRECISIONS
     opset: int = OPSET
     ranges: Ranges | None = None  # int8: tensor names to (low, high); None: plausible ones, where only speed counts
-    per_channel: bool = True  # int8: weights have a scale per output channel, or one per tensor
+    quantization: Quantization = FOR_CPUS  # int8: what differs between providers
     operators: OperatorForms = DEFAULT_FORMS
 
     def __post_init__(self) -> None:
@@ -41,11 +43,22 @@ class Form:
             raise InputError(f"opset must be at least {OPSET}, got {self.opset}")
         if self.precision not in PRECISIONS:
             raise InputError(f"no precision `{self.precision}`", hint=f"one of {', '.join(PRECISIONS)}")
+        if self.precision == "int8" and not self.operators.usable_with(self.quantization):
+            raise InputError(
+                f"operators in the form `{self.operators}` read one tensor with two scales",
+                hint="the device's `quantization: {hard_activations: operator}` rules that out: profile it again",
+            )
 
     def writer(self, weights: WeightSource) -> GraphWriter:
-        if self.precision == "int8":
-            return QuantizedWriter(weights, self.ranges, self.per_channel, self.operators)
-        return GraphWriter(weights, self.operators)
+        match self.precision:
+            case "fp32":
+                return GraphWriter(weights, self.operators)
+            case "fp16":
+                return Float16Writer(weights, self.operators)
+            case "int8":
+                return QuantizedWriter(weights, self.ranges, self.quantization, self.operators)
+            case _:
+                raise AssertionError(self.precision)
 
 
 def network(
@@ -136,7 +149,8 @@ def _bytes(
 
 def _write(writer: GraphWriter, parts: Sequence[tuple[str, Part]]) -> tuple[Tensor, Tensor]:
     first = parts[0][1]
-    x = y = Tensor(INPUT, first.in_channels, first.height, first.width)
+    x = Tensor(INPUT, first.in_channels, first.height, first.width)
+    y = writer.begin(x)
     for name, geometry in parts:
         y = geometry.write(writer, name, y)
     return x, writer.finish(y, OUTPUT)

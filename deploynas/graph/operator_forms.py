@@ -13,6 +13,8 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+from deploynas.quantization import Quantization
+
 
 class OperatorForms(BaseModel):
     """One field for each operation."""
@@ -34,6 +36,12 @@ class OperatorForms(BaseModel):
             for value in get_args(field.annotation):
                 if value != getattr(self, name):
                     yield name, self.model_copy(update={name: value})
+
+    def usable_with(self, quantization: Quantization) -> bool:
+        """Whether an 8-bit graph can be written so: as a bias, the hard sigmoid reads bytes with another scale than
+        that which they were made with.
+        """
+        return self.hard_sigmoid != "bias" or quantization.hard_activations == "add"
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self)

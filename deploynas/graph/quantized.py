@@ -1,9 +1,10 @@
-"""Writes the same network in 8 bits: weights signed per channel, activations unsigned, as Q/DQ pairs.
+"""Writes the same network in 8 bits, as Q/DQ pairs: weights signed, activations as `Quantization` says.
 
-The runtime turns every `DequantizeLinear -> op -> QuantizeLinear` into one integer operator. The hard activations are
-written so that nothing is left in float: quantising to [0, 1] saturates, so `Add(x / 6, 1/2)` followed by
-`QuantizeLinear` *is* the hard sigmoid, and x / 6 is x read with a sixth of its scale. In blocks with hard swish
-that was 22 % faster than the operator in float between two conversions.
+The runtime turns every `DequantizeLinear -> op -> QuantizeLinear` into one integer operator. On CPUs the hard
+activations are written so that nothing is left in float: quantising to [0, 1] saturates, so `Add(x / 6, 1/2)` followed
+by `QuantizeLinear` *is* the hard sigmoid, and x / 6 is x read with a sixth of its scale. In blocks with hard swish
+that was 22 % faster than the operator in float between two conversions. A runtime that gives each tensor one scale
+computes something else from that, so `hard_activations: operator` has the operator.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from deploynas.blocks.operators import Tensor
 from deploynas.errors import InputError
 from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.writer import GraphWriter, WeightSource
+from deploynas.quantization import FOR_CPUS, Quantization
 
 Ranges = Mapping[str, tuple[float, float]]
 
@@ -35,12 +37,12 @@ class QuantizedWriter(GraphWriter):
         self,
         weights: WeightSource,
         ranges: Ranges | None = None,
-        per_channel: bool = True,
+        quantization: Quantization = FOR_CPUS,
         forms: OperatorForms = DEFAULT_FORMS,
     ) -> None:
         super().__init__(weights, forms)
         self.ranges = ranges
-        self.per_channel = per_channel  # weights: a scale an output channel, or the same one for all
+        self.quantization = quantization
         self._scales: dict[str, float] = {}  # of each value, by the name it is read under
         self._read_names: set[str] = set()
 
@@ -57,6 +59,10 @@ class QuantizedWriter(GraphWriter):
             return self._shifted_gate(x)
         self._quantize(x, "linear")
         name = f"{x.name}/act"
+        if activation != "swish" and self.quantization.hard_activations == "operator":
+            self._activation(name, self._read(x).name, activation)
+            kind = "gate" if activation == "hard_sigmoid" else "linear"
+            return self._quantized(Tensor(name, x.channels, x.height, x.width), kind)
         gate = Tensor(f"{name}/gate", x.channels, x.height, x.width)
         if activation == "swish":
             self._node("Sigmoid", gate.name, [self._read(x).name])
@@ -74,8 +80,11 @@ class QuantizedWriter(GraphWriter):
         x + 3 in steps of 6 / 255 saturates at 0 and 6; the same bytes in steps of 1 / 255 are the gate.
         """
         bias = f"{x.name}/bias"
-        self.initializers[bias] = _int32(self.initializers[bias] + 3 / self.initializers[f"{bias}/scale"])
-        zero = self._constant(f"{x.name}/zero", np.asarray(0, np.uint8))
+        if self.quantization.bias == "float":
+            self.initializers[bias] = self.initializers[bias] + np.float32(3)
+        else:
+            self.initializers[bias] = _int32(self.initializers[bias] + 3 / self.initializers[f"{bias}/scale"])
+        zero = self._activation_constant(f"{x.name}/zero", self.quantization.lowest)
         wide = self._constant(f"{x.name}/scale", np.asarray(6 / 255, np.float32))
         self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, wide, zero])
         read = _reading(f"{x.name}/act/gate")
@@ -95,7 +104,12 @@ class QuantizedWriter(GraphWriter):
         return self._quantized(y, "linear", range_of=_plain(x.name))
 
     def _last_is_conv(self) -> bool:
-        return False  # an integer convolution leaves 8 bits; logits stay in float
+        return False  # an integer convolution leaves 8 bits; logits stay in float where they can
+
+    def finish(self, y: Tensor, name: str) -> Tensor:
+        if self.quantization.logits == "8-bit" and y.name not in self._scales:
+            y = self._quantized(y, "linear", range_of=name)
+        return super().finish(y, name)
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         return self._quantized(super().add(name, self._entering(x), y), "linear")
@@ -122,10 +136,10 @@ class QuantizedWriter(GraphWriter):
     def _quantize(self, x: Tensor, kind: str, range_of: str | None = None) -> None:
         low, high = _GATE if kind == "gate" else self._range(range_of or x.name, kind)
         low, high = min(low, 0.0), max(high, 0.0, low + 1e-6)  # zero must be exact: padding is zero
-        scale = (high - low) / 255
+        scale, zero = self.quantization.step(low, high)
         inputs = [
             self._constant(f"{x.name}/scale", np.asarray(scale, np.float32)),
-            self._constant(f"{x.name}/zero", np.asarray(round(-low / scale), np.uint8)),
+            self._activation_constant(f"{x.name}/zero", zero),
         ]
         self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, *inputs])
         self._scales[_reading(x.name)] = scale
@@ -154,9 +168,9 @@ class QuantizedWriter(GraphWriter):
     def _half(self) -> str:
         if "half" not in self._read_names:
             inputs = [
-                self._constant("half/quantized", np.asarray(255, np.uint8)),
+                self._activation_constant("half/quantized", self.quantization.lowest + 255),
                 self._constant("half/scale", np.asarray(0.5 / 255, np.float32)),
-                self._constant("half/zero", np.asarray(0, np.uint8)),
+                self._activation_constant("half/zero", self.quantization.lowest),
             ]
             self._node("DequantizeLinear", "half", inputs)
             self._read_names.add("half")
@@ -166,16 +180,22 @@ class QuantizedWriter(GraphWriter):
         self, name: str, shape: tuple[int, ...], x: str, bias: bool = True, stored: tuple[int, ...] | None = None
     ) -> list[str]:
         weight = self.weights(f"{name}/weight", shape)
-        scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / 127
-        if not self.per_channel:
+        scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / self.quantization.largest_weight
+        if not self.quantization.per_channel:
             scale = np.full_like(scale, scale.max())
         rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1)))
         read = [self._dequantized(f"{name}/weight", rounded.astype(np.int8).reshape(stored or shape), scale)]
-        if bias:
+        if bias and self.quantization.bias == "float":
+            read.append(self._constant(f"{name}/bias", self.weights(f"{name}/bias", shape[:1])))
+        elif bias:
             bias_scale = scale * self._scales[x]
             value = _int32(self.weights(f"{name}/bias", shape[:1]) / bias_scale)
             read.append(self._dequantized(f"{name}/bias", value, bias_scale))
         return read
+
+    def _activation_constant(self, name: str, value: int) -> str:
+        """A number of the type that activations have."""
+        return self._constant(name, np.asarray(value, self.quantization.activations))
 
     def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray) -> str:
         inputs = [

@@ -27,7 +27,9 @@ WeightSource = Callable[[str, tuple[int, ...]], np.ndarray]
 
 
 class GraphWriter:
-    """Collects nodes and initialisers, then makes a model of them."""
+    """Collects nodes and initialisers, then makes a model of them. Its input and output are float32."""
+
+    element = TensorProto.FLOAT  # of the values between them
 
     def __init__(self, weights: WeightSource, forms: OperatorForms = DEFAULT_FORMS) -> None:
         self.weights = weights
@@ -90,23 +92,26 @@ class GraphWriter:
         return Tensor(name, outputs)
 
     def activate(self, x: Tensor, activation: str | None) -> Tensor:
-        name = f"{x.name}/act"
         if activation is None:
             return x
+        name = f"{x.name}/act"
+        self._activation(name, x.name, activation)
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def _activation(self, name: str, x: str, activation: str) -> None:
         if activation == "relu":
-            self._node("Relu", name, [x.name])
+            self._node("Relu", name, [x])
         elif activation == "hard_swish":
-            self._node("HardSwish", name, [x.name])
+            self._node("HardSwish", name, [x])
         elif activation == "hard_sigmoid":
-            self._node("HardSigmoid", name, [x.name], alpha=1 / 6, beta=0.5)
+            self._node("HardSigmoid", name, [x], alpha=1 / 6, beta=0.5)
         elif activation == "relu6":
-            self._node("Clip", name, [x.name, self._scalar("zero", 0.0), self._scalar("six", 6.0)])
+            self._node("Clip", name, [x, self._scalar("zero", 0.0), self._scalar("six", 6.0)])
         elif activation == "swish":
-            self._node("Sigmoid", f"{name}/sigmoid", [x.name])
-            self._node("Mul", name, [x.name, f"{name}/sigmoid"])
+            self._node("Sigmoid", f"{name}/sigmoid", [x])
+            self._node("Mul", name, [x, f"{name}/sigmoid"])
         else:
             raise InputError(f"no activation `{activation}`")
-        return Tensor(name, x.channels, x.height, x.width)
 
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         window = {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [kernel // 2] * 4}
@@ -151,6 +156,10 @@ class GraphWriter:
         self._declared.append(wide)
         return wide
 
+    def begin(self, x: Tensor) -> Tensor:
+        """The model's input, as the first operator reads it."""
+        return x
+
     def finish(self, y: Tensor, name: str) -> Tensor:
         """Give the last value the name that callers of the model will use."""
         self.nodes[-1].output[0] = name
@@ -165,7 +174,7 @@ class GraphWriter:
             [helper.make_tensor_value_info(x.name, TensorProto.FLOAT, [first, x.channels, x.height, x.width])],
             [helper.make_tensor_value_info(y.name, TensorProto.FLOAT, output_shape)],
             value_info=[
-                helper.make_tensor_value_info(v.name, TensorProto.FLOAT, [first, v.channels, v.height, v.width])
+                helper.make_tensor_value_info(v.name, self.element, [first, v.channels, v.height, v.width])
                 for v in self._declared
             ],
         )

@@ -15,15 +15,16 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import now
 from deploynas.latency.breakdown import Share, scaled
+from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts
 from deploynas.latency.file_timing import TimedFile, time_files
+from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.ratio import Ratio, ratio_of
-from deploynas.latency.session import Shapes, Values
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.target import Target, target_of
-from deploynas.latency.worker import Entry
 from deploynas.progress import OnProgress, silent
+from deploynas.providers import CPU
 from deploynas.timing import Timing
 
 PERCENTILES = (5, 50, 90, 95, 99)
@@ -117,8 +118,7 @@ def _result(
 ) -> BenchResult:
     device, timing = target.device, timed.timing
     samples = np.concatenate(timed.measurement.samples_ms)
-    shares = target.breakdown(case.model.resolve(), case.shapes, case.values)
-    breakdown, slowdown = scaled(shares, timing.undisturbed.latency_ms)
+    breakdown, slowdown = _breakdown(case, target, timing)
     return BenchResult(
         model=case.model.name,
         model_sha256=hashlib.sha256(content).hexdigest(),
@@ -135,13 +135,17 @@ def _result(
         inputs={"shapes": dict(case.shapes), "values": dict(case.values)},
         provenance={
             "date": now(),
-            "hardware": before.hardware.model_dump(),
-            "versions": before.versions,
             "provider": device.provider_name,
-            "load_before": before.load_average,
-            "load_after": after.load_average,
+            **before.provenance_until(after),
         },
     )
+
+
+def _breakdown(case: Case, target: Target, timing: Timing) -> tuple[list[Share], float | None]:
+    """Where the time goes; nothing where the profiler sees launches, or one fused node for the whole graph."""
+    if target.device.provider_name != CPU:
+        return [], None
+    return scaled(target.breakdown(case.model.resolve(), case.shapes, case.values), timing.undisturbed.latency_ms)
 
 
 def _as_tables_are_made(measured: Measurement, device: Device) -> Measurement:

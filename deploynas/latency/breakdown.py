@@ -19,7 +19,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from deploynas.device import Device
-from deploynas.latency.session import Session, Shapes, Values
+from deploynas.latency.inputs import Shapes, Values
+from deploynas.latency.session import Session
 
 RUNS = 30
 LEAST_LEFT = 0.02  # of a piece's profiled time: the profiler's is an estimate, and no piece takes none
@@ -42,7 +43,7 @@ def breakdown(model: Path, device: Device, shapes: Shapes | None = None, values:
         session = Session(model, device, shapes, values, profile_prefix=str(Path(folder) / "profile"))
         for _ in range(device.effort.warmup_runs + RUNS):
             session.run()
-        events = json.loads(session.end_profiling().read_text())
+        events = json.loads(session.end_profiling().read_text(encoding="utf-8"))
     runs = _nodes_by_run(events)[device.effort.warmup_runs :]
     ours = any(_PART.match(name) for name, _, _ in runs[0]) if runs else False
     totals: dict[str, list[float]] = {}

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_schema
 from deploynas.latency.bench import BenchResult
+from deploynas.latency.machine_changes import changes, software_changes
 from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.statistic import summarise
 from deploynas.latency.table import Measurement, TableFile
@@ -88,6 +89,8 @@ class _Side(BaseModel):
     device_hash: str
     hardware: dict[str, Any]
     versions: dict[str, Any] = {}
+    provenance: dict[str, Any] = {}
+    threads: int | str = 1
     model_sha256: str | None = None
 
     def observations(self, name: str) -> list[float]:
@@ -130,10 +133,7 @@ def _notes(before: _Side, after: _Side) -> list[str]:
     notes = []
     if before.model_sha256 and before.model_sha256 == after.model_sha256:
         notes.append("both are the same file, byte for byte")
-    old, new = before.versions.get("onnxruntime"), after.versions.get("onnxruntime")
-    if old != new:
-        notes.append(f"ONNX Runtime was {old}, now {new}")
-    return notes
+    return [*notes, *changes(before.provenance, after.provenance, before.threads)]
 
 
 def _require_comparable(before: _Side, after: _Side, hardware_accepted: bool) -> None:
@@ -202,7 +202,9 @@ def _doubt(before: _Side, after: _Side, name: str, verdict: Verdict, threshold: 
         return f"{wide}: measure {' and '.join(shaky) or 'both'} again, with more --runs or on a quieter machine"
     if verdict == "same":
         return ""
-    if before.model_sha256 and before.model_sha256 == after.model_sha256 and before.versions == after.versions:
+    same_file = before.model_sha256 and before.model_sha256 == after.model_sha256
+    same_runtime = before.versions == after.versions and not software_changes(before.provenance, after.provenance)
+    if same_file and same_runtime:
         return "the same file on the same runtime: the machine has changed, not the file; measure BASE again on it"
     if shaky:
         return f"{' and '.join(shaky)} is not stable, by its own account: measure again"
@@ -248,6 +250,8 @@ def _read(path: Path) -> _Side:
             device_hash=result.device_hash,
             hardware=result.provenance["hardware"],
             versions=result.provenance.get("versions", {}),
+            provenance=result.provenance,
+            threads=result.device["threads"],
             model_sha256=result.model_sha256,
         )
     if schema != "deploynas/latency-table":
@@ -267,6 +271,8 @@ def _read(path: Path) -> _Side:
         device_hash=evidence.device_hash,
         hardware=evidence.provenance["hardware"],
         versions=evidence.provenance.get("versions", {}),
+        provenance=evidence.provenance,
+        threads=evidence.device["threads"],
     )
 
 

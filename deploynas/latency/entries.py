@@ -6,7 +6,7 @@ import numpy as np
 
 from deploynas.blocks import Part
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
-from deploynas.latency.worker import Entry
+from deploynas.latency.entry import Entry
 from deploynas.space import Architecture, Space, part_name
 
 REFERENCES = 16

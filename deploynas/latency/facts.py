@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
 
 from pydantic import BaseModel
 
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.latency.conditions import Conditions, conditions_here
 from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
+from deploynas.latency.nvidia_smi import query
+from deploynas.providers import PROVIDERS
 
 
 class Facts(BaseModel):
@@ -17,18 +22,37 @@ class Facts(BaseModel):
     providers: list[str]  # of the runtime that is installed
     load_average: list[float]
     free_memory_bytes: int
+    accelerator_free_bytes: int | None = None  # of the first GPU that says so
+    conditions: Conditions = Conditions()  # a target with an earlier version tells none
+
+    def provenance(self) -> dict[str, Any]:
+        """What a result that is measured after this moment says of its machine."""
+        return {
+            "hardware": self.hardware.model_dump(),
+            "versions": self.versions,
+            "load_before": self.load_average,
+            "conditions_before": self.conditions.model_dump(exclude_defaults=True),
+        }
+
+    def provenance_until(self, after: Facts) -> dict[str, Any]:
+        """The same of a result that was measured between two moments."""
+        return {
+            **self.provenance(),
+            "load_after": after.load_average,
+            "conditions_after": after.conditions.model_dump(exclude_defaults=True),
+        }
 
 
 def facts_here() -> Facts:
     """Of the machine that this process runs on."""
-    import onnxruntime
-
     return Facts(
         hardware=hardware(),
         versions=versions(),
-        providers=onnxruntime.get_available_providers(),
+        providers=installed_providers(),
         load_average=load_average(),
         free_memory_bytes=free_memory_bytes(),
+        accelerator_free_bytes=_accelerator_free_bytes(),
+        conditions=conditions_here(),
     )
 
 
@@ -37,8 +61,9 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
     expected, wrong = device.hardware, []
     if expected.machine and expected.machine != found.machine:
         wrong.append(f"machine `{expected.machine}`, {machine} is `{found.machine}`")
-    if expected.processor_contains and expected.processor_contains.lower() not in found.processor.lower():
-        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{found.processor}`")
+    names = f"{found.processor}, {found.computer}".removesuffix(", ")  # of boards, earlier versions knew one of the two
+    if expected.processor_contains and expected.processor_contains.lower() not in names.lower():
+        wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{names}`")
     if expected.min_cores and expected.min_cores > found.cores:
         wrong.append(f"at least {expected.min_cores} cores, {machine} has {found.cores}")
     if wrong:
@@ -50,12 +75,26 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
         )
 
 
+def _accelerator_free_bytes() -> int | None:
+    told = query(["memory.free"])
+    return int(told[0]["memory.free"]) << 20 if told and "memory.free" in told[0] else None
+
+
+def installed_providers() -> list[str]:
+    """Those that the runtime was built with or whose plug-in is there; whether they work is another question."""
+    import onnxruntime
+
+    built_in = onnxruntime.get_available_providers()
+    return [*built_in, *(one.name for one in PROVIDERS.values() if one.plugin and find_spec(one.plugin))]
+
+
 def require_provider(device: Device, available: Sequence[str], pip: str = "pip") -> None:
-    """Fail early, and by name, when the runtime does not have the device's provider. `pip` installs packages there."""
-    if device.provider_name in available:
+    """Fail early, and by name, when the device's provider is not there. `pip` installs packages on its machine."""
+    device.require_precision()
+    if device.provider_name in available or device.plugin:
         return
-    package = device.provider_package
-    hint = f"installed: {', '.join(available)}"
-    if package:
-        hint = f"`{pip} install {package}` (in place of the onnxruntime that is installed now); {hint}"
-    raise InputError(f"device `{device.name}` needs `{device.provider_name}`, which is not installed", hint=hint)
+    install, installed = device.record.install(pip), f"installed: {', '.join(available)}"
+    raise InputError(
+        f"device `{device.name}` needs `{device.provider_name}`, which is not installed",
+        hint=f"{install}; {installed}" if install else installed,
+    )

@@ -17,12 +17,13 @@ import numpy as np
 
 from deploynas.device import Device
 from deploynas.latency.entries import REFERENCE_SPACE, reference_entries
+from deploynas.latency.entry import Entry
 from deploynas.latency.measure import visit
 from deploynas.latency.speed import UNDISTURBED, slowdowns
 from deploynas.latency.statistic import draws, half_width
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import target_of
-from deploynas.latency.worker import Entry, Visit, warmups
+from deploynas.latency.worker import Visit, warmups
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Space
 from deploynas.timing import Clock, Interval, Loading, Timing, Undisturbed
@@ -138,6 +139,7 @@ def _typical(loadings: Sequence[Loading]) -> Loading | None:
     """The median of each figure over the processes that loaded the file first."""
     if not loadings:
         return None
-    found = {name: float(np.median([getattr(one, name) for one in loadings])) for name in Loading.model_fields}
+    told = {name: [getattr(one, name) for one in loadings] for name in Loading.model_fields}
+    found = {name: float(np.median(values)) for name, values in told.items() if None not in values}
     whole = {name: int(value) for name, value in found.items() if name.endswith("_bytes")}
     return Loading.model_validate({**found, **whole})

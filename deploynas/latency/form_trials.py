@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from deploynas.latency.entries import network_entry
 from deploynas.latency.form_choice import FormChoice, FormTrial
 from deploynas.latency.table import computed
 from deploynas.latency.worker import Entry, Visit
+from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import Architecture, Space
 
 NETWORKS = 5
@@ -29,8 +31,14 @@ SMALLEST_GAIN = 0.005
 CONFIDENCE = 0.95
 
 
-def trial_entries(space: Space, precision: str, seed: int) -> list[Entry]:
-    """Random networks of the space in all forms that differ for them."""
+def trial_entries(space: Space, precision: str, seed: int, quantization: Quantization = FOR_CPUS) -> list[Entry]:
+    """Random networks of the space in all forms that differ for them, and that the device's 8-bit graphs can have."""
+    plain = graph.Form(None, precision, quantization=quantization)
+    alternatives = [
+        (operation, forms)
+        for operation, forms in DEFAULT_FORMS.alternatives()
+        if precision != "int8" or forms.usable_with(quantization)
+    ]
     rng = np.random.default_rng((seed, NETWORKS))
     networks: dict[Architecture, None] = {}
     while len(networks) < min(NETWORKS, space.size()):
@@ -38,9 +46,9 @@ def trial_entries(space: Space, precision: str, seed: int) -> list[Entry]:
     entries = []
     for i, architecture in enumerate(networks):
         moment, parts = f"form/{i}", space.parts(architecture)
-        known, others = [graph.nodes(parts, graph.Form(None, precision))], []
-        for operation, forms in DEFAULT_FORMS.alternatives():
-            nodes = graph.nodes(parts, graph.Form(None, precision, operators=forms))
+        known, others = [graph.nodes(parts, plain)], []
+        for operation, forms in alternatives:
+            nodes = graph.nodes(parts, replace(plain, operators=forms))
             if nodes not in known:  # it makes a difference, and another one than those before
                 known.append(nodes)
                 others.append(network_entry(f"{moment}/{operation}={getattr(forms, operation)}", architecture, forms))

@@ -23,8 +23,8 @@ class Journal:
         self.resumed = self._read(header)
         if not self.resumed:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(header) + "\n")
-        self._file = path.open("a")
+            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
 
     def add(self, visit: Visit) -> None:
         self.visits.append(visit)
@@ -41,7 +41,7 @@ class Journal:
     def _read(self, header: dict[str, Any]) -> bool:
         if not self.path.exists():
             return False
-        text = self.path.read_text(errors="replace")
+        text = self.path.read_text(encoding="utf-8", errors="replace")
         first, *rest = text.splitlines() or [""]
         try:
             if json.loads(first) != json.loads(json.dumps(header)):
@@ -57,5 +57,5 @@ class Journal:
             self.visits.append(visit)
             complete.append(line)
         if "\n".join(complete) + "\n" != text:
-            self.path.write_text("\n".join(complete) + "\n")
+            self.path.write_text("\n".join(complete) + "\n", encoding="utf-8")
         return True

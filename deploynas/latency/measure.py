@@ -10,11 +10,12 @@ from deploynas.device import Device
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.alignment import FEWEST, align
 from deploynas.latency.entries import REFERENCE_SPACE, network_entry, reference_entries
+from deploynas.latency.entry import Entry
 from deploynas.latency.speed import slowdowns
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement, computed
 from deploynas.latency.target import Target, target_of
-from deploynas.latency.worker import Entry, Plan, Visit
+from deploynas.latency.worker import Plan, Visit
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
@@ -35,6 +36,7 @@ def visit(
         entries=wanted,
         visits={entry.key: visits[entry.key] for entry in wanted},
         seed=seed * 1000 + worker,
+        compare=worker == 0,
     )
     for made in target.visits(plan):
         yield made.model_copy(update={"worker": worker})

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from deploynas.blocks import Part
-from deploynas.costs import Costs
 from deploynas.device import Device
 from deploynas.files import now
 from deploynas.graph import OperatorForms
 from deploynas.latency.correction import IsolatedTable, fit, spread_out
 from deploynas.latency.entries import network_entry, part_entries
+from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts
 from deploynas.latency.form_choice import FormChoice
 from deploynas.latency.form_trials import choose, trial_entries
 from deploynas.latency.journal import Journal
+from deploynas.latency.loading_groups import Room, loading_groups
 from deploynas.latency.measure import measurements, visit
 from deploynas.latency.table import (
     Correction,
@@ -31,12 +32,11 @@ from deploynas.latency.table import (
     Validation,
 )
 from deploynas.latency.target import Target, target_of
-from deploynas.latency.worker import Entry, Visit
+from deploynas.latency.worker import Visit
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
-MEMORY_SHARE = 0.25  # of the free memory that loaded networks may take in one worker
 
 
 def profile(
@@ -94,7 +94,7 @@ class _Work:
             facts,
             space,
             seed,
-            trial_entries(space, target.device.precision, seed),
+            trial_entries(space, target.device.precision, seed, target.device.quantized),
             list(part_entries(space).values()),
             [network_entry(f"correction/{i}", a) for i, a in enumerate(correction)],
             [network_entry(f"validation/{i}", a) for i, a in enumerate(validation)],
@@ -175,12 +175,9 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "date": date,
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
-            "hardware": work.facts.hardware.model_dump(),
-            "versions": work.facts.versions,
+            **work.facts.provenance_until(work.target.facts()),
             "provider": work.device.provider_name,
             "elsewhere": work.device.host is not None,
-            "load_before": work.facts.load_average,
-            "load_after": work.target.facts().load_average,
             "seed": work.seed,
         },
     )
@@ -229,22 +226,8 @@ def _visit(
 
 
 def _groups(work: _Work, entries: list[Entry], worker: int) -> list[list[Entry]]:
-    """All entries at once, or as many shuffled groups as it takes for their weights to fit into memory.
-
-    Entries of one moment stay together.
-    """
-    # a loaded network holds its weights up to three times: file, initialisers, packed for the kernels
-    need = sum(3 * Costs.of(work.space, work.space.architecture(e.choices)).size_bytes for e in entries if e.choices)
-    count = max(1, int(np.ceil(need / (MEMORY_SHARE * work.facts.free_memory_bytes))))
-    if count == 1:
-        return [entries]
-    moments: dict[str, list[Entry]] = {}
-    for entry in entries:
-        moments.setdefault(entry.moment or entry.key, []).append(entry)
-    together = list(moments.values())
-    order = np.random.default_rng((work.seed, worker)).permutation(len(together))
-    chunks = np.array_split(order, min(count, len(together)))
-    return [[entry for i in chunk for entry in together[i]] for chunk in chunks]
+    room = Room(work.facts.free_memory_bytes, work.facts.accelerator_free_bytes)
+    return loading_groups(entries, work.space, work.device, room, np.random.default_rng((work.seed, worker)))
 
 
 def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> LatencyTable:

@@ -18,11 +18,21 @@ from deploynas import __version__
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.breakdown import Share
+from deploynas.latency.device_check import Checked
+from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts, require_hardware, require_provider
 from deploynas.latency.hardware import Hardware
-from deploynas.latency.session import Shapes, Values
+from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.ssh import SILENCE_S, Host, LostConnection
-from deploynas.latency.worker import BreakdownRequest, Entry, FactsRequest, MeasureRequest, Plan, StoreRequest, Visit
+from deploynas.latency.worker import (
+    BreakdownRequest,
+    CheckRequest,
+    FactsRequest,
+    MeasureRequest,
+    Plan,
+    StoreRequest,
+    Visit,
+)
 
 Result = TypeVar("Result")
 OnWait = Callable[[str], None]
@@ -89,6 +99,16 @@ class SshTarget:
 
         with _named({str(model): there}):
             return self._persistently(once)
+
+    def check(self) -> Iterator[Checked]:
+        self._meet()
+        request = CheckRequest(device=self.device.describe(), silence_s=SILENCE_S)
+
+        def once() -> list[Checked]:
+            with self.host.worker(request) as worker:
+                return [Checked.model_validate(said["checked"]) for said in worker.answers()]
+
+        yield from self._persistently(once)
 
     def _meet(self) -> None:
         """Before anything is measured there: is it the right machine, with the right version?"""

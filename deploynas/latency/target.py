@@ -10,16 +10,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import Share, breakdown
+from deploynas.latency.device_check import Checked
 from deploynas.latency.facts import Facts, facts_here, require_hardware, require_provider
 from deploynas.latency.hardware import Hardware, hardware
-from deploynas.latency.session import Shapes, Values
+from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.ssh_target import OnWait, SshTarget
-from deploynas.latency.worker import MeasureRequest, Plan, Visit
+from deploynas.latency.worker import CheckRequest, MeasureRequest, Plan, Request, Visit
 from deploynas.latency.worker_process import WorkerProcess, answer
 
 
@@ -47,6 +48,10 @@ class Target(Protocol):
         """Where the time goes inside a model."""
         ...
 
+    def check(self) -> Iterator[Checked]:
+        """Whether it can run the device, question by question."""
+        ...
+
 
 def target_of(device: Device, on_wait: OnWait = _ignored) -> Target:
     """The machine of a device; `on_wait` hears when a connection to it is lost, and what happens next."""
@@ -69,15 +74,23 @@ class LocalTarget:
         return hardware()
 
     def visits(self, plan: Plan) -> Iterator[Visit]:
+        return map(Visit.model_validate, self._answers(MeasureRequest(plan=plan)))
+
+    def check(self) -> Iterator[Checked]:
+        for said in self._answers(CheckRequest(device=self.device.describe())):
+            yield Checked.model_validate(said["checked"])
+
+    def _answers(self, request: Request) -> Iterator[dict[str, Any]]:
+        """Of a fresh process."""
         command = [sys.executable, "-m", "deploynas.latency.worker"]
-        with WorkerProcess(command, MeasureRequest(plan=plan)) as worker:
+        with WorkerProcess(command, request) as worker:
             for line in worker.lines():
-                yield Visit.model_validate(answer(line))
+                yield answer(line)
             code = worker.process.wait()
         if code != 0:
             raise DeployNASError(
                 f"the measuring process ended with code {code}",
-                hint="out of memory? the same command goes on where it stopped",
+                hint="out of memory, or a crash of a provider's library? the same command goes on where it stopped",
             )
 
     def breakdown(self, model: Path, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.latency.facts import Facts
+from deploynas.latency.machine_changes import changes
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.target import target_of
@@ -77,7 +78,7 @@ def verify(
         uncertainty=uncertainty,
         prediction_error=float(np.mean([abs(one.predicted_ms / one.now_ms - 1) for one in networks])),
         threshold=threshold,
-        notes=_notes(evidence.provenance, facts),
+        notes=_notes(evidence.provenance, facts, device),
         verdict=_verdict(change, uncertainty, threshold),
     )
 
@@ -97,13 +98,9 @@ def _uncertainty(logs: np.ndarray) -> float:
     return float(stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / np.sqrt(len(logs)))
 
 
-def _notes(provenance: dict[str, Any], facts: Facts) -> list[str]:
+def _notes(provenance: dict[str, Any], facts: Facts, device: Device) -> list[str]:
     notes = []
     then = provenance.get("hardware", {})
     if then.get("fingerprint") != facts.hardware.fingerprint:
         notes.append(f"the table is of another machine ({then.get('processor')}), this is {facts.hardware.processor}")
-    for name in ("onnxruntime", "deploynas"):
-        old, new = provenance.get("versions", {}).get(name), facts.versions.get(name)
-        if old != new:
-            notes.append(f"{name} was {old}, now {new}")
-    return notes
+    return [*notes, *changes(provenance, facts.provenance(), device.threads)]

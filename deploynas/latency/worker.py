@@ -11,46 +11,29 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import sys
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, TypeAdapter
 
-from deploynas import graph
-from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
+from deploynas.latency.attendance import end_when_abandoned
 from deploynas.latency.breakdown import breakdown
+from deploynas.latency.device_check import check_device
+from deploynas.latency.entry import Entry, build
 from deploynas.latency.facts import facts_here
 from deploynas.latency.memory import peak_memory, reset_peak_memory
 from deploynas.latency.model_cache import kept
+from deploynas.latency.processor_cores import pin
 from deploynas.latency.session import Session
+from deploynas.providers import CPU
 from deploynas.space import Space
 from deploynas.timing import Loading
-
-
-class Entry(BaseModel):
-    """Something to time: a fixed part by its key, a block, a whole network, or an ONNX file."""
-
-    key: str
-    kind: Literal["part", "block", "network", "file"]
-    block: tuple[int, int, int] | None = None  # stage, block, configuration
-    size: int | None = None  # of the input, for parts of a space that leaves it open
-    choices: list[list[int]] | None = None
-    path: str | None = None
-    shapes: dict[str, tuple[int, ...]] = {}
-    values: dict[str, list[float]] = {}  # of inputs that cannot be made up
-    runs: int | None = None  # timed inferences a visit; None: as the device's effort says
-    alone: bool = False  # loaded before all others, and what loading takes is reported
-    optional: bool = False  # left out where the provider cannot run it
-    forms: graph.OperatorForms = graph.DEFAULT_FORMS  # that its operators are written in
-    moment: str | None = None  # entries of one moment are visited one right after the other
 
 
 class Plan(BaseModel):
@@ -59,6 +42,7 @@ class Plan(BaseModel):
     entries: list[Entry]
     visits: dict[str, int]  # how many visits each entry still needs
     seed: int
+    compare: bool = False  # what every entry computes with what the CPU provider does, where that is another
 
 
 class Visit(BaseModel):
@@ -90,6 +74,12 @@ class BreakdownRequest(BaseModel):
     silence_s: float | None = None
 
 
+class CheckRequest(BaseModel):
+    kind: Literal["check"] = "check"
+    device: dict[str, Any]
+    silence_s: float | None = None
+
+
 class StoreRequest(BaseModel):
     """Keep a model on this machine. Its content follows the request, if it is asked for."""
 
@@ -98,59 +88,65 @@ class StoreRequest(BaseModel):
     size_bytes: int
 
 
+TRACEBACKS = "DEPLOYNAS_TRACEBACKS"  # in the environment: unexpected errors of a worker come with their traceback
 ABANDONED = 75  # exit code: whoever asked is gone
-Request = FactsRequest | MeasureRequest | BreakdownRequest | StoreRequest
+Request = FactsRequest | MeasureRequest | BreakdownRequest | CheckRequest | StoreRequest
 _READER: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
-
-
-def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
-    """The graph of an entry, at the device's precision; its batch is left free, as it is in an exported file."""
-    if entry.kind == "file":
-        return Path(entry.path or "")
-    if entry.kind == "network":
-        parts = space.parts(space.architecture(entry.choices or []))
-    else:
-        parts = [("part", _part(entry, space if entry.size is None else space.at(entry.size)))]
-    return graph.random_bytes(parts, graph.Form(None, device.precision, operators=entry.forms))
-
-
-def _part(entry: Entry, space: Space) -> Part:
-    if entry.block:
-        return space.block(*entry.block)
-    return dict(space.fixed_parts())[entry.key.removeprefix(f"{entry.size}/")]
 
 
 def measure(plan: Plan) -> None:
     space = Space.from_description(plan.space)
     device = Device.from_record(plan.device)
     effort = device.effort
+    if device.cores is not None:
+        pin(device.cores)
     sessions, runs = {}, {}
     loading: dict[str, Loading] = {}
     left = dict(plan.visits)
+    compare = plan.compare and device.provider_name != CPU
     for entry in sorted(plan.entries, key=lambda entry: not entry.alone):
         try:
-            model = build(entry, space, device)
+            model = build(entry, space, device, compare)
             if entry.alone:
                 session, loading[entry.key] = _load_alone(model, device, entry)
             else:
                 session = Session(model, device, entry.shapes, entry.values)
                 session.run()  # allocates, and compiles where the provider does that
-        except DeployNASError:
+            if compare:
+                session.require_agreement(model)
+        except DeployNASError as error:
             if not entry.optional:
-                raise
+                raise _of_entry(error, entry) from error
             left[entry.key] = 0
             continue
         once_ms = session.time_ms(1).took_ms[0]
         sessions[entry.key] = session
         most = entry.runs or effort.runs
         runs[entry.key] = int(min(max(most, np.ceil(effort.min_visit_ms / once_ms)), 10 * most))
+    _warm_up(list(sessions.values()), device)
     for key in _order(left, {entry.key: entry.moment or entry.key for entry in plan.entries}, plan.seed):
         session = sessions[key]
         session.time_ms(warmups(effort.warmup_runs, runs[key]))
         took, waited = session.time_ms(runs[key])
         made = Visit(entry=key, samples_ms=took, waited_ms=waited if any(waited) else [])
         made.loading = loading.pop(key, None)
-        print(made.model_dump_json(exclude={"worker"}, exclude_defaults=True), flush=True)
+        _say_line(made.model_dump_json(exclude={"worker"}, exclude_defaults=True))
+
+
+def _of_entry(error: DeployNASError, entry: Entry) -> DeployNASError:
+    """The same error, with the name of a part or a network of ours; a file is named by the error itself."""
+    if entry.kind != "file":
+        error.message = f"{entry.key}: {error.message}"
+    return error
+
+
+def _warm_up(sessions: Sequence[Session], device: Device) -> None:
+    """Until the clock of a processor that sleeps between inferences has settled."""
+    wanted_s = device.record.warmup_s if device.effort.warmup_s is None else device.effort.warmup_s
+    until = time.perf_counter() + wanted_s
+    while sessions and time.perf_counter() < until:
+        for session in sessions:
+            session.run()
 
 
 def warmups(least: int, runs: int) -> int:
@@ -171,6 +167,7 @@ def _load_alone(model: bytes | Path, device: Device, entry: Entry) -> tuple[Sess
     return session, Loading(
         load_ms=1000 * (loaded - start),
         first_ms=1000 * (first - loaded),
+        call_ms=session.call_ms(),
         peak_memory_bytes=peak,
         model_memory_bytes=max(0, peak - before),
     )
@@ -201,12 +198,27 @@ def serve(request: Request) -> None:
         case BreakdownRequest():
             shares = breakdown(Path(request.model), Device.from_record(request.device), request.shapes, request.values)
             _say({"breakdown": [share.model_dump() for share in shares]})
+        case CheckRequest():
+            for checked in check_device(Device.from_record(request.device)):
+                _say({"checked": checked.model_dump()})
         case StoreRequest():
             _say({"stored": str(kept(request.sha256, lambda: _received(request.size_bytes)))})
 
 
 def _say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+    _say_line(json.dumps(answer))
+
+
+def _say_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _keep_stdout_for_answers() -> None:
+    """What libraries print there goes to stderr; answers go where stdout led when this process began, in UTF-8."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(own, "w", encoding="utf-8")
 
 
 def _received(size_bytes: int) -> bytes:
@@ -217,20 +229,12 @@ def _received(size_bytes: int) -> bytes:
     return content
 
 
-def _end_with_stdin(silence_s: float | None) -> None:
-    """Whoever asked has closed it, was killed or cannot reach us: nobody waits, and others may want the machine."""
-    # not of the buffered stdin, whose lock a process cannot end with; `select` takes pipes on POSIX systems only
-    while (silence_s is None or select.select([0], [], [], silence_s)[0]) and os.read(0, 4096):
-        pass
-    os._exit(ABANDONED)
-
-
 def main() -> None:
+    _keep_stdout_for_answers()
     try:
         request = _READER.validate_json(sys.stdin.buffer.readline())
-        if isinstance(request, MeasureRequest | BreakdownRequest):
-            # waiting in a system call, it takes no time from what is measured
-            threading.Thread(target=_end_with_stdin, args=(request.silence_s,), daemon=True).start()
+        if isinstance(request, MeasureRequest | BreakdownRequest | CheckRequest):
+            end_when_abandoned(lambda: os._exit(ABANDONED), request.silence_s)
         serve(request)
     except DeployNASError as error:
         # whoever asked prints it as their own
@@ -238,6 +242,12 @@ def main() -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         os._exit(ABANDONED)  # nobody is there to report to
+    except Exception as error:  # a runtime raises its own private types; whoever asked wants a sentence
+        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
+        _say({"error": f"the measuring process failed: {type(error).__name__}: {reason}", "hint": None, "code": 1})
+        if os.environ.get(TRACEBACKS):
+            raise
+        sys.exit(1)
 
 
 if __name__ == "__main__":

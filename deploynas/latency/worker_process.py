@@ -6,16 +6,23 @@ worker ends.
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO, Any
 
 from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.worker import Request
+
+if sys.platform == "win32":  # which has no sessions
+    OWN_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    OWN_GROUP = 0
 
 
 class WorkerProcess:
@@ -29,6 +36,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,  # Ctrl-C is for us; we end the worker
+            creationflags=OWN_GROUP,
         )
         self.send(request.model_dump_json().encode() + b"\n")
         self._over = threading.Event()
@@ -51,14 +59,14 @@ class WorkerProcess:
 
     def send(self, content: bytes) -> None:
         assert self.process.stdin
-        with suppress(BrokenPipeError):  # it has ended: what it said and its exit code tell why
+        with _even_if_it_has_ended():  # what it said and its exit code tell why
             self.process.stdin.write(content)
             self.process.stdin.flush()
 
     def finish(self) -> None:
         """Nothing more will be sent."""
         assert self.process.stdin
-        with suppress(BrokenPipeError):  # it ended before it had read everything
+        with _even_if_it_has_ended():  # before it had read everything
             self.process.stdin.close()
 
     def _beat(self, every_s: float) -> None:
@@ -69,6 +77,17 @@ class WorkerProcess:
     def lines(self) -> Iterator[bytes]:
         assert self.process.stdout
         yield from self.process.stdout  # blocks, so nothing of ours runs beside what is being measured
+
+
+@contextmanager
+def _even_if_it_has_ended() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        pass
+    except OSError as error:  # Windows says "invalid argument" of a pipe that nobody reads
+        if error.errno != errno.EINVAL:
+            raise
 
 
 def answer(line: bytes) -> dict[str, Any]:

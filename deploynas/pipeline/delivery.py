@@ -90,7 +90,7 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
     shutil.copyfile(Path(predict.__file__), stage / "predict.py")
     if with_triton:
         for file in report.files:
-            name = space.name if file.precision == "fp32" else f"{space.name}_int8"
+            name = space.name if file.precision == "fp32" else f"{space.name}_{file.precision}"
             content, built = (stage / file.path).read_bytes(), architecture.at_its_size.space
             about_it = served_words(report, file)
             write_repository(stage / "triton", Served(name, content, built, report.data.classes, device, about_it))

@@ -9,19 +9,29 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
-from deploynas.export.network_file import Fp32File, Int8File, Quantisation, TorchNetwork, fp32_file, int8_file
+from deploynas.export.network_file import (
+    Fp16File,
+    Fp32File,
+    Int8File,
+    Int8Wishes,
+    TorchNetwork,
+    fp16_file,
+    fp32_file,
+    int8_file,
+)
 from deploynas.files import write_bytes
 from deploynas.graph import DEFAULT_FORMS, OPSET, OperatorForms
 from deploynas.latency.bench import BenchResult, Case, bench_together
 from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.pipeline.limits import require_within
 from deploynas.pipeline.patience import patiently
+from deploynas.providers import CPU
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 
-MODEL = {"fp32": "model.onnx", "int8": "model.int8.onnx"}
+MODEL = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Wishes:
     """How a bundle is to be made."""
 
     calibration: Calibration | None = None  # None: no 8-bit file, unless the device asks for one
-    max_accuracy_drop: float = 0.01
+    max_accuracy_drop: float = 0.01  # of files with fewer bits than fp32
     opset: int = OPSET
     triton: bool = False
     rounds: int = 3
@@ -40,11 +50,24 @@ class Wishes:
 
 
 @dataclass(frozen=True)
+class NetworkFiles:
+    """The files of one network: fp32 always, the others where they were asked for."""
+
+    fp32: Fp32File
+    fp16: Fp16File | None = None
+    int8: Int8File | None = None
+
+    def by_precision(self) -> dict[str, Fp32File | Fp16File | Int8File]:
+        """Fp32 first, which the others are compared with."""
+        every = {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}
+        return {precision: file for precision, file in every.items() if file is not None}
+
+
+@dataclass(frozen=True)
 class Exported:
     network: Path
     checkpoint: Checkpoint
-    fp32: Fp32File
-    int8: Int8File | None
+    files: NetworkFiles
     benches: dict[str, BenchResult]  # by precision
     waits: tuple[BenchResult, ...] = ()  # what was measured before them, on a busier machine, at the device's precision
 
@@ -69,7 +92,7 @@ def export_network(
 ) -> Exported:
     """Write, verify and time the files of a network; `GateError` if the device file does not allow it.
 
-    `forms`: what the device's table chose, for the file in the device's precision. The other file has the default.
+    `forms`: what the device's table chose, for the file in the device's precision. Other files have the default.
     """
     checkpoint = load_checkpoint(network)
     architecture, data = checkpoint.architecture, batches.data
@@ -85,22 +108,34 @@ def export_network(
         validation_accuracy=record.validation_accuracy,
         lineage=record.lineage.public(),
         teacher=record.teacher,
+        provider=device.provider_name,
     )
-    validation = stream(batches, data.validation)
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
-    fp32, int8 = fp32_file(source, validation), None
-    contents = {"fp32": fp32.content}
-    calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
-    if calibration:
-        images = stream(batches, calibration_subset(data, calibration.share))
-        int8 = int8_file(source, fp32, validation, Quantisation(calibration, images, wishes.max_accuracy_drop))
-        contents["int8"] = int8.content
-    for precision, content in contents.items():
-        write_bytes(stage / MODEL[precision], content)
-    cases = [Case(stage / MODEL[precision]) for precision in contents]
+    files = _files_for(device, source, batches, wishes)
+    # what the provider cannot compute in is written for comparison alone, and not shipped
+    made = {name: file for name, file in files.by_precision().items() if name not in device.record.refused}
+    for precision, file in made.items():
+        write_bytes(stage / MODEL[precision], file.content)
+    cases = [Case(stage / MODEL[precision]) for precision in made]
 
     def measured() -> dict[str, BenchResult]:
-        return dict(zip(contents, bench_together(cases, device, runs=wishes.runs).results, strict=True))
+        return dict(zip(made, bench_together(cases, device, runs=wishes.runs).results, strict=True))
 
     benches, waits = patiently(measured, device, budget_ms, wishes.patience_s)
-    return Exported(network, checkpoint, fp32, int8, benches, tuple(busier[device.precision] for busier in waits))
+    return Exported(network, checkpoint, files, benches, tuple(busier[device.precision] for busier in waits))
+
+
+def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes) -> NetworkFiles:
+    """What the device wants and what was wished for besides."""
+    validation = stream(batches, batches.data.validation)
+    fp32, fp16, int8 = fp32_file(network, validation), None, None
+    if device.precision == "fp16":
+        fp16 = fp16_file(network, fp32, validation, wishes.max_accuracy_drop)
+    calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
+    if calibration:
+        images = stream(batches, calibration_subset(batches.data, calibration.share))
+        device.model_copy(update={"precision": "int8"}).require_precision()
+        on_cpu = device.provider_name == CPU
+        how = Int8Wishes(calibration, images, wishes.max_accuracy_drop, device.quantized, on_cpu)
+        int8 = int8_file(network, fp32, validation, how)
+    return NetworkFiles(fp32, fp16, int8)

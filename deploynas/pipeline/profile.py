@@ -9,6 +9,7 @@ from pathlib import Path
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import content_hash
+from deploynas.latency.machine_changes import slowed_down
 from deploynas.latency.profile import profile
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.target import target_of
@@ -47,6 +48,9 @@ def existing_table(path: Path, device: Device, space: Space) -> LatencyTable:
 
 def doubt_about(table: LatencyTable, remedy: str) -> str | None:
     """A warning where a table is not to be trusted."""
+    held_back = slowed_down(table.evidence.provenance) if table.evidence else []
+    if held_back:
+        return f"warning: {'; '.join(held_back)}; let it settle, then measure again: {remedy}"
     if table.mean_error is None or table.mean_error <= WORRYING:
         return None
     return (

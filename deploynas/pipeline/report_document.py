@@ -11,6 +11,8 @@ from deploynas.costs import Costs
 from deploynas.errors import InputError
 from deploynas.export.budget import Attempt
 from deploynas.files import now
+from deploynas.latency.bench import BenchResult
+from deploynas.latency.machine_changes import slowed_down
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
 from deploynas.outcome import Outcome, outcome_of
@@ -107,7 +109,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         measured=beside.points,
         table_networks=_table_networks(known),
         rounds=_rounds(shipment),
-        verification=VerificationRecord.model_validate(asdict(shipped.fp32.verification)),
+        verification=VerificationRecord.model_validate(asdict(shipped.files.fp32.verification)),
         calibration=_calibration(shipped),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
@@ -119,7 +121,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
-    return report.model_copy(update={"warnings": _warnings(report, busiest)})
+    return report.model_copy(update={"warnings": _warnings(report, bench, busiest)})
 
 
 def _outcome(shipment: Shipment) -> Outcome | None:
@@ -136,16 +138,13 @@ def _wait(timing: Timing) -> Wait:
 
 
 def _files(shipped: Exported) -> list[ShippedFile]:
-    accuracies = {"fp32": shipped.fp32.verification.onnx_accuracy}
-    sizes = {"fp32": len(shipped.fp32.content)}
-    if shipped.int8:
-        accuracies["int8"], sizes["int8"] = shipped.int8.accuracy, len(shipped.int8.content)
+    files = shipped.files.by_precision()
     return [
         ShippedFile(
             path=MODEL[precision],
             precision=precision,
-            size_bytes=sizes[precision],
-            accuracy=accuracies[precision],
+            size_bytes=len(files[precision].content),
+            accuracy=files[precision].accuracy,
             latency_ms=result.measurement.latency_ms,
             relative_error=result.measurement.relative_error,
             stable=result.measurement.stable,
@@ -259,12 +258,13 @@ def _rounds(shipment: Shipment) -> list[Round]:
 
 
 def _calibration(shipped: Exported) -> CalibrationRecord | None:
-    if shipped.int8 is None:
+    int8 = shipped.files.int8
+    if int8 is None:
         return None
     return CalibrationRecord(
-        **asdict(shipped.int8.calibration),
-        images=shipped.int8.calibration_images,
-        accuracy_drop=shipped.int8.accuracy_drop,
+        **asdict(int8.calibration),
+        images=int8.calibration_images,
+        accuracy_drop=int8.accuracy_drop,
     )
 
 
@@ -285,8 +285,8 @@ def _changes(
     ]
 
 
-def _warnings(report: ReportFile, busiest: float) -> list[str]:
-    found = []
+def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[str]:
+    found = slowed_down(bench.provenance)
     if report.budget_ms is None:
         found.append("no budget was given, so none was kept")
     found += [
@@ -313,8 +313,11 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
     if report.test_accuracy is None:
         found.append("the data has no test part: the accuracy is of images that the search used too")
     by_precision = {file.precision: file.latency_ms for file in report.files}
-    if by_precision.get("int8", 0.0) > by_precision["fp32"]:
-        found.append("in 8 bits the network is slower than in fp32 on this device")
+    found += [
+        f"{words} the network is slower than in fp32 on this device"
+        for precision, words in (("fp16", "in fp16"), ("int8", "in 8 bits"))
+        if by_precision.get(precision, 0.0) > by_precision.get("fp32", float("inf"))
+    ]
     ties = report.verification.ties
     if ties:
         found.append(f"{ties} validation images are ties, which the runtime broke differently from torch")

@@ -19,7 +19,7 @@ def card(report: ReportFile, triton: bool = False) -> str:
         [
             *_header(report),
             *_summary(report),
-            *_use(triton),
+            *_use(report.shipped.path, triton),
             *_measured(report),
             *_training(report.data),
             *_architecture(report),
@@ -77,14 +77,14 @@ def _gain(report: ReportFile) -> list[str]:
     return [f"{headline(report)}.", ""] if report.gain and report.gain.fine_tuned else []
 
 
-def _use(triton: bool) -> list[str]:
+def _use(model: str, triton: bool) -> list[str]:
     served = "`triton/` is a Triton model repository: `tritonserver --model-repository=triton`."
     return [
         "## Use",
         "",
         "```",
         "pip install onnxruntime numpy pillow",
-        "python predict.py image.png",
+        "python predict.py image.png" + ("" if model == "model.onnx" else f" --model {model}"),
         "```",
         "",
         "Preprocessing, labels, architecture and provenance are in the model's `metadata_props`. Any batch works.",

@@ -93,7 +93,8 @@ def _precisions(report: ReportFile) -> str:
         c = report.calibration
         weights = "a scale a channel" if c.per_channel else "one scale a tensor"
         note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
-    title = "fp32 and int8" if len(report.files) > 1 else "The file"
+    *others, last = (file.precision for file in report.files)
+    title = f"{', '.join(others)} and {last}" if others else "The file"
     return section(title, table(PRECISION_COLUMNS, precision_rows(report)), note=escape(note))
 
 

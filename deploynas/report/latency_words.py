@@ -124,6 +124,7 @@ def measured_how(report: ReportFile) -> list[tuple[str, ...]]:
         ("inputs per second", _throughput),
         ("timed", _of_timing(_effort)),
         ("stability of the undisturbed latency", _of_timing(lambda timing: timing.stability)),
+        ("`session.run` with arrays, from Python, adds", _of_loading(_call)),
         ("loading the session", _of_loading(lambda loading: ms(loading.load_ms))),
         ("first inference", _of_loading(lambda loading: ms(loading.first_ms))),
         ("peak memory of the process", _of_loading(lambda loading: size(loading.peak_memory_bytes))),
@@ -205,6 +206,10 @@ def _throughput(file: ShippedFile) -> str:
 def _effort(timing: Timing) -> str:
     clock = timing.clock
     return f"{clock.inferences} inferences in {clock.processes} processes, {clock.warmups} warm-up(s) before each group"
+
+
+def _call(loading: Loading) -> str:
+    return NOTHING if loading.call_ms is None else ms(loading.call_ms)
 
 
 def outcome_class(outcome: Outcome) -> str:

@@ -67,7 +67,7 @@ def test_the_readme_is_short_and_has_the_command_that_ci_extracts() -> None:
     script = f'{extract}\necho "$test_command"'
     found = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert found.strip().splitlines() == [
-        'python3 -m venv .venv && . .venv/bin/activate && pip install -e ".[train,dev]" && pytest'
+        'python3 -m venv .venv && . .venv/bin/activate && pip install -e ".[train,dev]" && pytest -n 2 --dist loadscope'
     ]
 
 

@@ -16,7 +16,7 @@ from deploynas.errors import DeployNASError, GateError, InputError
 from deploynas.export.calibration import RANGE_RULES, Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata, Preprocessing
-from deploynas.export.network_file import Fp32File, Quantisation, TorchNetwork, fp32_file, int8_file
+from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp32_file, int8_file
 from deploynas.export.verification import ImageStream, open_session, verify
 from deploynas.graph import OperatorForms
 from deploynas.provenance import DataRecord
@@ -95,7 +95,7 @@ def test_each_precision_is_written_in_the_forms_that_were_chosen_for_it(
     """Of the device's own precision they were measured; the other file has the default. The files say so."""
     forms, images = OperatorForms(gate="resize", dense="conv"), images_of(tiny)
     made = fp32_file(replace(network, forms={"fp32": forms}), images)
-    small = int8_file(replace(network, forms={"fp32": forms}), made, images, Quantisation(Calibration(), images, 1.0))
+    small = int8_file(replace(network, forms={"fp32": forms}), made, images, Int8Wishes(Calibration(), images, 1.0))
     operators, said = {}, {}
     for name, content in (("default", exported.content), ("fp32", made.content), ("int8", small.content)):
         model = onnx.load_model_from_string(content)
@@ -169,7 +169,7 @@ def test_eight_bits_follow_fp32(
     method: str, per_channel: bool, tiny: Space, network: TorchNetwork, exported: Fp32File
 ) -> None:
     images, how = images_of(tiny), Calibration(method, 1.0, per_channel)
-    made = int8_file(network, exported, images, Quantisation(how, images, 1.0))
+    made = int8_file(network, exported, images, Int8Wishes(how, images, 1.0))
     x = np.concatenate([batch for batch, _ in images()])
     fp32, int8 = (open_session(content).run(None, {"input": x})[0] for content in (exported.content, made.content))
     assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.97
@@ -179,10 +179,10 @@ def test_eight_bits_follow_fp32(
 
 def test_eight_bits_that_lose_too_much_are_refused(tiny: Space, network: TorchNetwork, exported: Fp32File) -> None:
     images, how = images_of(tiny), Calibration("minmax", 1.0)
-    made = int8_file(network, exported, images, Quantisation(how, images, 1.0))
+    made = int8_file(network, exported, images, Int8Wishes(how, images, 1.0))
     # as if the fp32 file had been right about ten points more often than the 8-bit one
     better = replace(exported, verification=replace(exported.verification, onnx_accuracy=made.accuracy + 0.1))
-    allowed = Quantisation(how, images, max_accuracy_drop=0.11)
+    allowed = Int8Wishes(how, images, max_accuracy_drop=0.11)
     assert int8_file(network, better, images, allowed).accuracy_drop == pytest.approx(0.1)
     with pytest.raises(GateError, match=r"loses 10\.00 points") as caught:
         int8_file(network, better, images, replace(allowed, max_accuracy_drop=0.09))
@@ -195,4 +195,4 @@ def test_ranges_that_collapse_do_not_overflow(tiny: Space, network: TorchNetwork
     how, images = Calibration("minmax", 1.0), images_of(tiny)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        int8_file(network, exported, images, Quantisation(how, lambda: [(black, np.zeros(4))], 1.0))
+        int8_file(network, exported, images, Int8Wishes(how, lambda: [(black, np.zeros(4))], 1.0))

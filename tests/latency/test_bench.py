@@ -166,6 +166,23 @@ def test_different_hardware_is_compared_only_on_request(result: BenchResult, tmp
     assert compare(base, new, any_hardware=True).verdict == "same"
 
 
+def test_a_driver_that_has_changed_is_named_and_may_slow_a_file_down(result: BenchResult, tmp_path: Path) -> None:
+    """It is not another machine; and a change of the same file is not put down to the machine."""
+
+    def of(driver: str) -> BenchResult:
+        hardware = {**result.provenance["hardware"], "drivers": {"nvidia": driver}}
+        provenance = {**result.provenance, "provider": "CUDAExecutionProvider", "hardware": hardware}
+        return result.model_copy(update={"provenance": provenance})
+
+    same = {"model_sha256": "the same"}
+    base = _written(of("535.104.05"), tmp_path / "base.json", 1.0, **same)
+    kept = compare(base, _written(of("535.104.05"), tmp_path / "kept.json", 1.3, **same))
+    assert kept.verdict == "inconclusive" and "the machine has changed" in kept.reasons[0]
+    found = compare(base, _written(of("550.54.14"), tmp_path / "new.json", 1.3, **same))
+    assert found.same_hardware and found.verdict == "slower"
+    assert "driver nvidia was 535.104.05, now 550.54.14" in found.notes
+
+
 def test_false_alarms_are_rare_over_many_entries() -> None:
     """Holm over 50 entries without any change: the chance of one false alarm stays below 5 %."""
     from deploynas.latency.comparison import _rows, _Side

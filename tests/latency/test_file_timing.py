@@ -9,10 +9,11 @@ import pytest
 
 from deploynas.device import Device
 from deploynas.latency import file_timing
+from deploynas.latency.entry import Entry
 from deploynas.latency.file_timing import PROCESSES, VISITS, TimedFile, time_files
 from deploynas.latency.ratio import ratio_of
 from deploynas.latency.speed import UNDISTURBED
-from deploynas.latency.worker import Entry, Visit
+from deploynas.latency.worker import Visit
 
 RUNS = 10
 REFERENCE_MS = 0.1
@@ -96,3 +97,15 @@ def test_two_files_are_compared_in_words(timed, other_ms: float, verdict: str, w
     ratio = ratio_of("a", "b", first, second)
     assert ratio.verdict == verdict and ratio.words().startswith(words)
     assert ratio.faster == pytest.approx(0.5 / other_ms, rel=0.01)
+
+
+def test_what_a_call_from_python_adds_is_told_where_every_process_measured_it() -> None:
+    from deploynas.latency.file_timing import _typical
+    from deploynas.timing import Loading
+
+    told = {"load_ms": 3.0, "first_ms": 1.0, "peak_memory_bytes": 10, "model_memory_bytes": 5}
+    newer = [Loading(**told, call_ms=ms) for ms in (0.03, 0.01, 0.02)]
+    typical = _typical(newer)
+    assert typical is not None and typical.call_ms == 0.02
+    older = _typical([*newer, Loading(**told)])  # of an older target
+    assert older is not None and older.call_ms is None

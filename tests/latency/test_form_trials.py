@@ -18,6 +18,7 @@ from deploynas.latency.form_choice import FormChoice
 from deploynas.latency.form_trials import choose, signed_rank_interval, trial_entries
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.worker import Entry, Visit, _order, build
+from deploynas.quantization import Quantization
 from deploynas.space import Space
 
 VISITS = 8
@@ -45,6 +46,9 @@ def test_only_forms_that_make_a_difference_are_tried(tiny: Space) -> None:
     gate, hidden, dense, sigmoid = (forms for _, forms in DEFAULT_FORMS.alternatives())
     # in 8 bits the classifier is a matrix product either way, in fp32 there is nothing to saturate
     assert tried == {"fp32": {DEFAULT_FORMS, gate, hidden, dense}, "int8": {DEFAULT_FORMS, gate, hidden, sigmoid}}
+    one_scale = Quantization(hard_activations="operator")
+    assert {e.forms for e in trial_entries(tiny, "int8", 0, one_scale)} == {DEFAULT_FORMS, gate, hidden}
+    assert {e.forms for e in trial_entries(tiny, "fp16", 0)} == tried["fp32"]
     plain = Space.load("ofa-proxyless")  # neither gates nor a hidden layer
     assert {e.forms for e in trial_entries(plain, "fp32", 0)} == {DEFAULT_FORMS, dense}
     assert trial_entries(plain, "int8", 0) == []

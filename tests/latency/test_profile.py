@@ -14,10 +14,10 @@ import pytest
 import deploynas as dn
 from deploynas.device import Device
 from deploynas.errors import InputError
+from deploynas.latency.entry import build
 from deploynas.latency.facts import facts_here
 from deploynas.latency.table import LatencyTable
 from deploynas.latency.target import target_of
-from deploynas.latency.worker import build
 from deploynas.space import Space
 
 

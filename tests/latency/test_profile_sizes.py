@@ -13,8 +13,8 @@ import deploynas as dn
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.latency.entries import part_entries
+from deploynas.latency.entry import build
 from deploynas.latency.table import LatencyTable
-from deploynas.latency.worker import build
 from deploynas.space import Space
 
 

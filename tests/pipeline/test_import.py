@@ -192,7 +192,7 @@ def test_from_an_imported_supernet_to_a_model_file(deploynas, imported: RunFolde
     # a report of the whole bundle would time and judge other networks too, which takes minutes at this size
     batches = Batches(opened.data, opened.space, Augmentation())
     made = export_network(opened.path, batches, quick, folder, Wishes(runs=2))
-    assert made.fp32.verification.max_difference <= made.fp32.verification.tolerance
+    assert made.files.fp32.verification.max_difference <= made.files.fp32.verification.tolerance
     lineage = opened.sources.lineage(opened.path, record.lineage, None)
     assert lineage["imported"] == Origin(path=CHECKPOINT, sha256=sha256_of(folder / CHECKPOINT))
     assert lineage["supernet"] is not None and lineage["supernet"].sha256 == sha256_of(imported.w_star)

@@ -162,7 +162,8 @@ def current(explorable: ReportFile) -> ReportFile:
     """As this version writes it: both latencies, loading, a wait, and the shipped network among the measured ones."""
     document = explorable.model_dump(by_alias=True)
     fp32, int8 = document["files"]
-    loading = {"load_ms": 31.5, "first_ms": 2.25, "peak_memory_bytes": 91_000_000, "model_memory_bytes": 4_000_000}
+    loading = {"load_ms": 31.5, "first_ms": 2.25, "call_ms": 0.018}
+    loading |= {"peak_memory_bytes": 91_000_000, "model_memory_bytes": 4_000_000}
     fp32["timing"] = timing(QUIET_MS, P50_MS).model_dump() | {"loading": loading}
     fp32["disturbance"] = P50_MS / QUIET_MS
     int8["timing"] = timing(0.6, 0.66).model_dump()

@@ -67,6 +67,7 @@ def test_how_it_was_measured_is_one_table(current: ReportFile) -> None:
         "| spread: fastest to slowest tenth, over the median | 10 % | 10 % |",
         "| timed | 300 inferences in 6 processes, 2 warm-up(s) before each group |",
         "| stability of the undisturbed latency | stable (± 0.0 %, at most ± 3 % is) |",
+        "| `session.run` with arrays, from Python, adds | 0.0180 ms | – |",
         "| loading the session | 31.50 ms | – |",
         "| first inference | 2.250 ms | – |",
         "| peak memory of the process |",

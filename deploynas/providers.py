@@ -1,0 +1,209 @@
+"""Execution providers of ONNX Runtime: one record each, with everything we must know to use it right.
+
+What a provider is called, which package brings it, how it wants to be spoken to, and what its precisions really are.
+`docs/devices.md` says which of this was run, and which was only read in the runtime's source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deploynas.quantization import FOR_CPUS, Quantization
+
+Precision = Literal["fp32", "fp16", "int8"]
+Value = str | int | float | bool
+CPU = "CPUExecutionProvider"
+
+# integer kernels exist, but none for graphs that say where to round by pairs of nodes
+_NO_QDQ = "it computes every operator of such a graph in float, between two conversions"
+
+
+@dataclass(frozen=True)
+class Provider:
+    """How the runtime and its provider want to be spoken to. Defaults are those of a provider we know nothing about."""
+
+    name: str  # as the runtime calls it
+    packages: tuple[str, ...] = ()  # what `pip install` takes
+    beside_runtime: bool = True  # whether its package wants `onnxruntime` beside it, or replaces it
+    plugin: str | None = None  # the module whose library is registered; the provider is then added by device
+    memory: Literal["host", "cuda", "dml"] = "host"  # where bound inputs and outputs lie
+    booleans: tuple[str, str] = ("0", "1")  # how its options spell false and true
+    # options that say how many threads, for a provider that has threads of its own; None: it takes the session's
+    own_threads: Callable[[int, Precision], Mapping[str, Value]] | None = None
+    model_prefix_option: str | None = None  # names its cached engines by; without one, models share a cache's names
+    cache_options: tuple[str, ...] = ()  # where it keeps what it compiled: no latency depends on them
+    fixed_batch: bool = False  # wants shapes that are known when it compiles
+    shares_cpu: bool = False  # other programs slow it down, which is taken out of a latency unless the device says no
+    warmup_s: float = 0.0  # of inferences before anything is timed, until its clock has settled
+    refused: Mapping[Precision, str] = field(default_factory=dict)  # precisions that it cannot run, and why
+    # options by precision, for it to compute in that precision and in no other; what a device file says wins
+    options: Mapping[Precision, Mapping[str, Value]] = field(default_factory=dict)
+    environment: Mapping[Precision, Mapping[str, str]] = field(default_factory=dict)  # before its library is loaded
+    quantization: Quantization = FOR_CPUS
+    gone: str | None = None  # since when the runtime has it no more, and what took its place
+    library: str | None = None  # of the runtime's package, that loads its vendor's; it is tried before it is needed
+
+    def spelled(self, value: Value) -> str:
+        """A value of an option, as the provider reads it."""
+        return self.booleans[value] if isinstance(value, bool) else str(value)
+
+    def install(self, pip: str = "pip") -> str | None:
+        """What to type to get it."""
+        if not self.packages:
+            return None
+        packages = " ".join(f'"{package}"' if "[" in package else package for package in self.packages)
+        typed = f"`{pip} install {packages}`"
+        return typed if self.beside_runtime else f"`{pip} uninstall onnxruntime`, then {typed}"
+
+
+def _openvino_config(threads: int, precision: Precision) -> dict[str, Value]:
+    """OpenVINO's own words: the plug-in ignores every other way to say this, without a word."""
+    cpu: dict[str, str] = {"INFERENCE_NUM_THREADS": str(threads)}
+    gpu: dict[str, str] = {}
+    if precision == "fp32":  # a GPU computes in fp16 otherwise, a CPU with bf16 in that
+        cpu["INFERENCE_PRECISION_HINT"] = gpu["INFERENCE_PRECISION_HINT"] = "f32"
+    return {"load_config": json.dumps({"CPU": cpu, **({"GPU": gpu} if gpu else {})})}
+
+
+_GPU_PACKAGE = ("onnxruntime-gpu[cuda,cudnn]",)
+
+# by the short name that device files use
+PROVIDERS: dict[str, Provider] = {
+    "cpu": Provider(CPU, ("onnxruntime",), shares_cpu=True),
+    "cuda": Provider(
+        "CUDAExecutionProvider",
+        _GPU_PACKAGE,
+        beside_runtime=False,
+        memory="cuda",
+        warmup_s=3.0,
+        library="libonnxruntime_providers_cuda.so",
+        refused={"int8": _NO_QDQ},
+        # fp32 is TF32 where the GPU has it, unless it is told otherwise; arenas double by default
+        options={
+            "fp32": {"use_tf32": False, "arena_extend_strategy": "kSameAsRequested"},
+            "fp16": {"arena_extend_strategy": "kSameAsRequested"},
+        },
+    ),
+    "tensorrt": Provider(
+        "TensorrtExecutionProvider",
+        (*_GPU_PACKAGE, "tensorrt"),
+        beside_runtime=False,
+        memory="cuda",
+        warmup_s=3.0,
+        library="libonnxruntime_providers_tensorrt.so",
+        model_prefix_option="trt_engine_cache_prefix",
+        cache_options=("trt_engine_cache_path", "trt_timing_cache_path"),
+        fixed_batch=True,
+        options={
+            "fp32": {"trt_fp16_enable": False, "trt_int8_enable": False},
+            "fp16": {"trt_fp16_enable": True},
+            "int8": {"trt_int8_enable": True},
+        },
+        environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},  # it has no option for TF32
+        quantization=Quantization(activations="int8", symmetric=True, bias="float", hard_activations="operator"),
+    ),
+    "tensorrt-rtx": Provider(
+        "NvTensorRTRTXExecutionProvider",
+        ("onnxruntime-ep-nv-tensorrt-rtx",),
+        plugin="onnxruntime_ep_nv_tensorrt_rtx",
+        memory="cuda",
+        warmup_s=3.0,
+        cache_options=("nv_runtime_cache_path",),
+        fixed_batch=True,
+        environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
+        quantization=Quantization(activations="int8", symmetric=True, bias="float", hard_activations="operator"),
+    ),
+    "openvino": Provider(
+        "OpenVINOExecutionProvider",
+        ("onnxruntime-openvino",),
+        beside_runtime=False,
+        booleans=("False", "True"),
+        own_threads=_openvino_config,
+        cache_options=("cache_dir",),
+        shares_cpu=True,
+    ),
+    "openvino-plugin": Provider(
+        "OpenVINOExecutionProvider",
+        ("onnxruntime-ep-openvino",),
+        plugin="onnxruntime_ep_openvino",
+        booleans=("False", "True"),
+        own_threads=_openvino_config,
+        cache_options=("cache_dir",),
+        shares_cpu=True,
+    ),
+    "directml": Provider(
+        "DmlExecutionProvider",
+        ("onnxruntime-directml",),
+        beside_runtime=False,
+        memory="dml",
+        warmup_s=3.0,
+        refused={"int8": _NO_QDQ},
+    ),
+    "migraphx": Provider(
+        "MIGraphXExecutionProvider",
+        ("onnxruntime-migraphx",),
+        beside_runtime=False,
+        warmup_s=3.0,
+        fixed_batch=True,
+        options={"fp32": {"migraphx_fp16_enable": False}, "int8": {"migraphx_int8_enable": True}},
+    ),
+    "rocm": Provider(
+        "ROCMExecutionProvider",
+        ("onnxruntime-rocm",),
+        beside_runtime=False,
+        gone="ONNX Runtime 1.23 has it no more; `migraphx` is for the same GPUs",
+    ),
+    "qnn": Provider(
+        "QNNExecutionProvider",
+        ("onnxruntime-qnn",),
+        plugin="onnxruntime_qnn",
+        fixed_batch=True,
+        warmup_s=1.0,
+        refused={"fp32": "its tensor processor computes in fp16 what a file has in fp32; say `precision: fp16`"},
+        options={
+            "fp16": {"backend_type": "htp"},
+            # the first quantisation is left to the CPU otherwise
+            "int8": {"backend_type": "htp", "offload_graph_io_quantization": 0},
+        },
+        # of a tensor that is read with two scales it takes one, and what is not in 8 bits on both sides runs on the CPU
+        quantization=Quantization(hard_activations="operator", logits="8-bit"),
+    ),
+    "coreml": Provider(
+        "CoreMLExecutionProvider",
+        ("onnxruntime",),
+        fixed_batch=True,
+        warmup_s=1.0,
+        refused={"int8": "Core ML's provider does not take quantised graphs"},
+        options={
+            precision: {"ModelFormat": "MLProgram", "RequireStaticInputShapes": True} for precision in ("fp32", "fp16")
+        },
+        cache_options=("ModelCacheDirectory",),
+    ),
+    "webgpu": Provider(
+        "WebGpuExecutionProvider",
+        ("onnxruntime-ep-webgpu",),
+        plugin="onnxruntime_ep_webgpu",
+        warmup_s=3.0,
+        refused={"int8": _NO_QDQ},
+    ),
+    "cann": Provider(
+        "CANNExecutionProvider",
+        ("onnxruntime-cann",),
+        beside_runtime=False,
+        fixed_batch=True,
+        warmup_s=1.0,
+        options={"fp32": {"precision_mode": "must_keep_origin_dtype"}},
+    ),
+    "xnnpack": Provider("XnnpackExecutionProvider", shares_cpu=True),
+}
+
+
+def provider_of(name: str) -> Provider:
+    """By short name, or by the runtime's own; one we have no record of is taken as it is."""
+    if name in PROVIDERS:
+        return PROVIDERS[name]
+    by_name = {record.name: record for record in reversed(PROVIDERS.values())}
+    return by_name.get(name, Provider(name))

@@ -1,0 +1,119 @@
+"""Files with fewer bits than fp32: in float16, and in 8 bits as other providers than the CPU want them."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from test_network_file import images_of, metadata_of, trained_looking
+
+from deploynas.errors import GateError, InputError
+from deploynas.export.calibration import Calibration
+from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp16_file, fp32_file, int8_file
+from deploynas.export.verification import open_session
+from deploynas.graph import OperatorForms
+from deploynas.quantization import Quantization
+from deploynas.space import Space
+from deploynas.supernet.extraction import timm_model
+
+TENSORRT_LIKE = Quantization(activations="int8", symmetric=True, bias="float", hard_activations="operator")
+
+
+@pytest.fixture(scope="module")
+def network(tiny: Space) -> TorchNetwork:
+    torch.manual_seed(0)
+    return TorchNetwork(trained_looking(timm_model(tiny.heaviest()), tiny), tiny.heaviest(), metadata_of(tiny))
+
+
+@pytest.fixture(scope="module")
+def exported(tiny: Space, network: TorchNetwork) -> Fp32File:
+    return fp32_file(network, images_of(tiny))
+
+
+def logits_of(content: bytes, space: Space) -> np.ndarray:
+    x = np.concatenate([batch for batch, _ in images_of(space)()])
+    return open_session(content).run(None, {"input": x})[0]
+
+
+def props_of(content: bytes) -> dict[str, str]:
+    return {entry.key: entry.value for entry in onnx.load_model_from_string(content).metadata_props}
+
+
+def test_float16_is_the_network_at_half_the_size(tiny: Space, network: TorchNetwork, exported: Fp32File) -> None:
+    forms = OperatorForms(gate="resize", dense="conv")
+    made = fp16_file(replace(network, forms={"fp16": forms}), exported, images_of(tiny), max_accuracy_drop=1.0)
+    fp32, fp16 = (logits_of(content, tiny) for content in (exported.content, made.content))
+    # a step of float16 at the largest logit, for each of the 40 or so values on the way that are rounded
+    assert 0 < np.abs(fp32 - fp16).max() <= 40 * 2**-11 * np.abs(fp32).max()
+    assert made.accuracy_drop == pytest.approx(exported.accuracy - made.accuracy)
+    weights = sum(
+        tensor.ByteSize() for tensor in onnx.load_model_from_string(made.content).graph.initializer if tensor.dims
+    )
+    assert len(made.content) < len(exported.content) and weights < 0.6 * len(exported.content)
+    said = props_of(made.content)
+    assert said["precision"] == "fp16" and OperatorForms.model_validate_json(said["forms"]) == forms
+    assert json.loads(said["labels"]) == json.loads(props_of(exported.content)["labels"])
+
+
+def test_float16_that_loses_too_much_is_refused(tiny: Space, network: TorchNetwork, exported: Fp32File) -> None:
+    made = fp16_file(network, exported, images_of(tiny), max_accuracy_drop=1.0)
+    # as if the fp32 file had been right about ten points more often
+    better = replace(exported, verification=replace(exported.verification, onnx_accuracy=made.accuracy + 0.1))
+    assert fp16_file(network, better, images_of(tiny), 0.11).accuracy_drop == pytest.approx(0.1)
+    with pytest.raises(GateError, match=r"in fp16 the network loses 10\.00 points") as caught:
+        fp16_file(network, better, images_of(tiny), 0.09)
+    assert caught.value.exit_code == 3
+
+
+def test_values_that_float16_cannot_hold_are_refused(tiny: Space, network: TorchNetwork) -> None:
+    """Also where the runtime here would compute in fp32 all the same, and so notice nothing."""
+    large = deepcopy(network.model)
+    with torch.no_grad():
+        large.classifier.weight *= 60000 / large.classifier.weight.abs().max()
+    louder = replace(network, model=large)
+    fp32 = fp32_file(louder, images_of(tiny))
+    assert np.abs(logits_of(fp32.content, tiny)).max() > 65504
+    with pytest.raises(GateError, match=r"`logits` reaches .* on the validation images, more than fp16 can hold"):
+        fp16_file(louder, fp32, images_of(tiny), 1.0)
+    with torch.no_grad():
+        large.classifier.weight *= 2
+    with pytest.raises(InputError, match="weight `head/classifier/weight` reaches"):
+        fp16_file(louder, fp32, images_of(tiny), 1.0)
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [Quantization(hard_activations="operator", logits="8-bit"), TENSORRT_LIKE, Quantization(activations="int8")],
+    ids=["operator", "symmetric", "int8"],
+)
+def test_other_providers_8_bits_are_verified_on_the_cpu(
+    quantization: Quantization, tiny: Space, network: TorchNetwork, exported: Fp32File
+) -> None:
+    images = images_of(tiny)
+    made = int8_file(network, exported, images, Int8Wishes(Calibration("minmax", 1.0), images, 1.0, quantization))
+    fp32, int8 = (logits_of(content, tiny) for content in (exported.content, made.content))
+    assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.97
+    assert made.quantization == quantization
+    assert Quantization.model_validate_json(props_of(made.content)["quantization"]) == quantization
+    better = replace(exported, verification=replace(exported.verification, onnx_accuracy=made.accuracy + 0.1))
+    with pytest.raises(GateError, match="in 8 bits the network loses"):
+        int8_file(network, better, images, Int8Wishes(Calibration("minmax", 1.0), images, 0.09, quantization))
+
+
+@pytest.mark.parametrize(("device", "user"), [(True, True), (True, False), (False, True), (False, False)])
+def test_scales_are_per_channel_where_the_device_and_the_user_want_it(
+    device: bool, user: bool, tiny: Space, network: TorchNetwork, exported: Fp32File
+) -> None:
+    images, how = images_of(tiny), Calibration("minmax", 1.0, per_channel=user)
+    made = int8_file(network, exported, images, Int8Wishes(how, images, 1.0, Quantization(per_channel=device)))
+    both = device and user
+    assert made.calibration.per_channel == made.quantization.per_channel == both
+    assert json.loads(props_of(made.content)["provenance"])["calibration"]["per_channel"] == both
+    model = onnx.load_model_from_string(made.content)
+    stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    assert (len(np.unique(stored["stem/conv/weight/scale"])) > 1) == both
