@@ -317,7 +317,9 @@ def _model_in(annotation: object) -> type[pydantic.BaseModel] | None:
 
     import pydantic
 
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+    # Python 3.10 takes `dict[str, int]` for a type, and then no class can be its parent
+    alone = typing.get_origin(annotation) is None
+    if alone and isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return annotation
     inner = (_model_in(argument) for argument in typing.get_args(annotation))
     return next((found for found in inner if found), None)

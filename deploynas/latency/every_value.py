@@ -33,4 +33,6 @@ def ranges_of_one(fp32: onnx.ModelProto, x: np.ndarray) -> Ranges:
     """The extremes of every value for one input: enough for a graph that is only compared with itself."""
     session, names = every_value(fp32)
     values = zip(names, [x, *session.run(names[1:], {INPUT: x})], strict=True)
-    return {name: (min(0.0, float(value.min())), max(0.0, float(value.max()))) for name, value in values}
+    ranges = {name: (min(0.0, float(value.min())), max(0.0, float(value.max()))) for name, value in values}
+    # the last one is called like the output, and writers ask for it by the name of its node
+    return {**ranges, **{node.name: ranges[node.output[0]] for node in fp32.graph.node}}
