@@ -176,7 +176,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
             **work.facts.provenance_until(work.target.facts()),
-            "provider": work.device.provider_name,
+            **work.facts.told(work.device),
             "elsewhere": work.device.host is not None,
             "seed": work.seed,
         },
