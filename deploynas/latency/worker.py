@@ -41,6 +41,7 @@ class Entry(BaseModel):
     key: str
     kind: Literal["part", "block", "network", "file"]
     block: tuple[int, int, int] | None = None  # stage, block, configuration
+    repeat: int = 0  # which of its parts, where it has several in a network
     size: int | None = None  # of the input, for parts of a space that leaves it open
     choices: list[list[int]] | None = None
     path: str | None = None
@@ -116,7 +117,7 @@ def build(entry: Entry, space: Space, device: Device) -> bytes | Path:
 
 def _part(entry: Entry, space: Space) -> Part:
     if entry.block:
-        return space.block(*entry.block)
+        return space.option_parts(*entry.block)[entry.repeat]
     return dict(space.fixed_parts())[entry.key.removeprefix(f"{entry.size}/")]
 
 

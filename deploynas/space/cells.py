@@ -7,7 +7,7 @@ image. In a cell every edge picks an operation; all cells pick the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -159,6 +159,11 @@ class CellSpace(Space):
             return tuple(EdgeOperation(name, place.channels, place.height, place.width) for place in places)
 
         return tuple(tuple(parts(name) for name in edge.operations) for edge in self.edges)
+
+    def built_options(self, architecture: Architecture) -> Iterator[tuple[int, int, int]]:
+        """Edges whose result reaches the output."""
+        live = {(edge.source, edge.target) for edge in self.cell(architecture, self.stage_places[0][0]).live()}
+        return ((g, i, o) for g, i, o in architecture.blocks() if (self.edges[i].source, self.edges[i].target) in live)
 
     def joint_parts(self) -> list[Part]:
         heaviest = self.heaviest()

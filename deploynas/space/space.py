@@ -142,6 +142,11 @@ class Space(ABC):
     def option_parts(self, g: int, i: int, o: int) -> tuple[Part, ...]:
         """What option o of choice i of group g puts into a network: one part, several where it is repeated, or none."""
 
+    def built_options(self, architecture: Architecture) -> Iterator[tuple[int, int, int]]:
+        """(group, choice, option) of what is really built: some kinds leave out what nothing reads."""
+        self.require_member(architecture)
+        return architecture.blocks()
+
     def joint_parts(self) -> list[Part]:
         """Where several decisions make one part together: that part at its fullest."""
         return []
