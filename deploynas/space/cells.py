@@ -28,6 +28,7 @@ from deploynas.space.decisions import Choice, Decisions, Group, Option
 from deploynas.space.space import Space
 
 OPERATION = "operation"  # the factor by which options of an edge differ
+NONE = Nothing().name
 
 
 @dataclass(frozen=True)
@@ -196,8 +197,27 @@ class CellSpace(Space):
     # -- architectures --------------------------------------------------------------------------
 
     def smallest(self) -> Architecture:
-        lightest = [min(edge.operations, key=operation_weight) for edge in self.edges]
-        return self._with_operations(lightest)
+        """The lightest operation of every edge, and on the shortest way through the cell the lightest that is one."""
+        way = self._shortest_way()
+        return self._with_operations(
+            [
+                min(
+                    edge.operations,
+                    key=lambda name, on_way=edge in way: (on_way and name == NONE, operation_weight(name)),
+                )
+                for edge in self.edges
+            ]
+        )
+
+    def _shortest_way(self) -> tuple[Edge, ...]:
+        """The fewest edges from the input to the output that can all do something; none if there is no such way."""
+        ways: dict[int, tuple[Edge, ...]] = {0: ()}
+        for target in range(1, self.nodes):
+            into = [edge for edge in self.edges if edge.target == target and edge.source in ways]
+            found = [(*ways[edge.source], edge) for edge in into if set(edge.operations) != {NONE}]
+            if found:
+                ways[target] = min(found, key=len)
+        return ways.get(self.nodes - 1, ())
 
     def heaviest(self) -> Architecture:
         heaviest = [max(edge.operations, key=operation_weight) for edge in self.edges]
