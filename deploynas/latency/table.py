@@ -246,9 +246,8 @@ class LatencyTable:
         if not self.by_size:
             return self.block_ms
         stages = range(len(self.space.built_groups))
-        means = [
-            [np.mean(rows, axis=0) for rows in zip(*(t.block_ms[s] for t in self.by_size), strict=True)] for s in stages
-        ]
+        rows_of = [zip(*(own.block_ms[s] for own in self.by_size), strict=True) for s in stages]
+        means = [[np.mean(rows, axis=0) for rows in of_stage] for of_stage in rows_of]
         whole = [own.mean_ms() for own in self.by_size]
         return tuple(tuple(tuple(map(float, row)) for row in stage) for stage in [*means, [whole]])
 

@@ -27,7 +27,6 @@ from deploynas.space.cell_schema import CellSpaceFile, CellSpaceRecord
 from deploynas.space.decisions import Choice, Decisions, Group, Option
 from deploynas.space.space import Space
 
-OPERATION = "operation"  # the factor by which options of an edge differ
 NONE = Nothing().name
 
 
@@ -199,15 +198,12 @@ class CellSpace(Space):
     def smallest(self) -> Architecture:
         """The lightest operation of every edge, and on the shortest way through the cell the lightest that is one."""
         way = self._shortest_way()
-        return self._with_operations(
-            [
-                min(
-                    edge.operations,
-                    key=lambda name, on_way=edge in way: (on_way and name == NONE, operation_weight(name)),
-                )
-                for edge in self.edges
-            ]
-        )
+
+        def lightest(edge: Edge) -> str:
+            wanted = [name for name in edge.operations if name != NONE] if edge in way else edge.operations
+            return min(wanted, key=operation_weight)
+
+        return self._with_operations([lightest(edge) for edge in self.edges])
 
     def _shortest_way(self) -> tuple[Edge, ...]:
         """The fewest edges from the input to the output that can all do something; none if there is no such way."""
@@ -238,9 +234,7 @@ class CellSpace(Space):
     @cached_property
     def decisions(self) -> Decisions:
         """One group, whose choices are the edges."""
-        names = list(dict.fromkeys(name for edge in self.edges for name in edge.operations))
         choices = tuple(
-            Choice(edge.name, tuple(Option(name, ((OPERATION, float(names.index(name))),)) for name in edge.operations))
-            for edge in self.edges
+            Choice(edge.name, tuple(Option(name, kind=name) for name in edge.operations)) for edge in self.edges
         )
         return Decisions((Group("cell", (len(self.edges),), choices),), "cell", "edge")

@@ -223,7 +223,9 @@ class StageSpace(Space):
         """
         groups = []
         for s, stage in enumerate(self.stages):
-            options = tuple(Option(str(config), tuple(config.factors().items())) for config in stage.configs)
+            options = tuple(
+                Option(str(config), tuple(config.factors().items()), config.code) for config in stage.configs
+            )
             choices = tuple(Choice(part_name(s, b), options) for b in range(stage.max_depth))
             groups.append(Group(f"stage {s + 1}", stage.depths, choices))
         if self.sizes:

@@ -1,8 +1,8 @@
 """Any architecture as a network on its own, with weights out of a supernet, or back into it.
 
-Of stages of blocks that is a timm model. A sub-network's tensors are views of equally named supernet tensors: the first channels, the centre of a
-kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies into them. A kernel that
-matrices make out of a larger one is no view; it can be copied from, not into.
+Of stages of blocks that is a timm model. A sub-network's tensors are views of equally named supernet tensors: the first
+channels, the centre of a kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies
+into them. A kernel that matrices make out of a larger one is no view; it can be copied from, not into.
 """
 
 from __future__ import annotations
