@@ -221,14 +221,14 @@ def test_the_real_network_computes_what_its_definition_says(rng: np.random.Gener
         # 0-1 leads to node 1, from where nothing goes on
         ("|nor_conv_3x3~0|+|skip_connect~0|none~1|", []),
         # nothing reaches node 1, and a convolution makes its bias of that
-        ("|none~0|+|skip_connect~0|nor_conv_3x3~1|", ["node1/zeros", "node1/relu", "edge1-2/conv", "edge1-2/add"]),
+        ("|none~0|+|skip_connect~0|nor_conv_3x3~1|", ["edge1-2/zeros", "edge1-2/relu", "edge1-2/conv", "edge1-2/add"]),
         # both convolutions read one ReLU
         (
             "|nor_conv_3x3~0|+|nor_conv_3x3~0|skip_connect~1|",
-            ["node0/relu", "edge0-1/conv", "edge0-2/conv", "edge1-2/add"],
+            ["edge0-1/relu", "edge0-1/conv", "edge0-2/conv", "edge1-2/add"],
         ),
-        ("|none~0|+|none~0|skip_connect~1|", ["node1/zeros"]),
-        ("|none~0|+|none~0|none~1|", ["node2/zeros"]),
+        ("|none~0|+|none~0|skip_connect~1|", ["edge1-2/zeros"]),
+        ("|none~0|+|none~0|none~1|", ["zeros"]),
     ],
 )
 def test_only_what_reaches_the_output_is_written(text: str, names: list[str], cells: CellSpace) -> None:

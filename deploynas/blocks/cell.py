@@ -77,15 +77,15 @@ class Cell:
         rectified: dict[str, Tensor] = {}
         for edge in self.live():
             if edge.source not in nodes:
-                nodes[edge.source] = to.zeros(f"{name}/node{edge.source}/zeros", x)
+                nodes[edge.source] = to.zeros(f"{name}/{edge.name}/zeros", x)
             source, own = nodes[edge.source], operation(edge.operation)
             if isinstance(own, ReluConvNorm) and source.name not in rectified:
-                rectified[source.name] = to.relu(f"{name}/node{edge.source}/relu", source)
+                rectified[source.name] = to.relu(f"{name}/{edge.name}/relu", source)
             y = write_operation(own, to, f"{name}/{edge.name}", source, rectified.get(source.name))
             before = nodes.get(edge.target)
             nodes[edge.target] = y if before is None else to.add(f"{name}/{edge.name}/add", y, before)
         last = self.nodes - 1
-        return nodes[last] if last in nodes else to.zeros(f"{name}/node{last}/zeros", x)
+        return nodes[last] if last in nodes else to.zeros(f"{name}/zeros", x)
 
     def words(self) -> str:
         return ", ".join(f"{e.source}→{e.target} {operation(e.operation).words()}" for e in self.present()) or "nothing"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deploynas.space.architecture import Architecture, part_name
 from deploynas.space.cells import CellSpace
 from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
-from deploynas.space.space import PRESETS, Space
+from deploynas.space.space import PRESETS, Piece, Space
 from deploynas.space.structure import Stage, StageSpace
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Depths",
     "Group",
     "Option",
+    "Piece",
     "Ragged",
     "Space",
     "Stage",

@@ -25,7 +25,7 @@ from deploynas.space.architecture import Architecture
 from deploynas.space.cell_notation import from_text, to_text
 from deploynas.space.cell_schema import CellSpaceFile, CellSpaceRecord
 from deploynas.space.decisions import Choice, Decisions, Group, Option
-from deploynas.space.space import Space
+from deploynas.space.space import Piece, Space
 
 NONE = Nothing().name
 
@@ -192,6 +192,12 @@ class CellSpace(Space):
                 parts.append(self.reductions[s - 1])
             parts += [(place.name, self.cell(architecture, place)) for place in stage]
         return [*parts, ("head", self.head)]
+
+    def pieces(self, architecture: Architecture) -> list[Piece]:
+        """Every edge once, with its operation in all cells; edges that are not there are left out."""
+        edges = [Piece(self.edges[i].name, self.option_parts(g, i, o), (g, i, o)) for g, i, o in architecture.blocks()]
+        fixed = [Piece(name, (part,), None) for name, part in self.fixed_parts()]
+        return [fixed[0], *(edge for edge in edges if edge.parts), *fixed[1:]]
 
     # -- architectures --------------------------------------------------------------------------
 

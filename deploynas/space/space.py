@@ -36,6 +36,15 @@ SPACE_KINDS = {
 DEFAULT_SPACE_KIND = "stages"  # of files that do not say
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What a fixed part or an option comes to in a network: one part, or several where it is repeated."""
+
+    name: str  # as names of nodes begin, or as a breakdown by the profiler has it
+    parts: tuple[Part, ...]
+    option: tuple[int, int, int] | None  # group, choice, option; None: fixed
+
+
 def space_class(kind: object, where: str) -> type[Space]:
     if not isinstance(kind, str) or kind not in SPACE_KINDS:
         raise InputError(f"{where}: no kind of space `{kind}`", hint=f"one of {', '.join(SPACE_KINDS)}")
@@ -154,6 +163,10 @@ class Space(ABC):
     @abstractmethod
     def parts(self, architecture: Architecture) -> list[tuple[str, Part]]:
         """The whole network in order, at its input size: names (`stage3/block2`, counted from 1) and geometries."""
+
+    @abstractmethod
+    def pieces(self, architecture: Architecture) -> list[Piece]:
+        """The network as people look at it: in order, with what each decision built in one place."""
 
     def block(self, g: int, i: int, o: int) -> Part:
         """The part of an option, wherever it is repeated the first of them."""

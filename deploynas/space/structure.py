@@ -28,7 +28,7 @@ from deploynas.space.notation import to_text
 from deploynas.space.once_for_all import from_json
 from deploynas.space.record import SpaceRecord
 from deploynas.space.schema import SpaceFile, StageFile
-from deploynas.space.space import Space
+from deploynas.space.space import Piece, Space
 
 INPUT_SIZE = "size"  # the factor by which options of the input differ
 
@@ -179,6 +179,13 @@ class StageSpace(Space):
         channels, height, width = self._stage_inputs[-1]
         layers = (self.head_features, self.head_hidden, self.classes, self.head_activation)
         return Head(channels, *layers, height, width, self.head_hidden_bias)
+
+    def pieces(self, architecture: Architecture) -> list[Piece]:
+        decided = architecture.blocks()
+        return [
+            Piece(name, (part,), next(decided) if part.role == "block" else None)
+            for name, part in self.parts(architecture)
+        ]
 
     def fixed_parts(self) -> list[tuple[str, Part]]:
         first: list[tuple[str, Part]] = [("first", self.first)] if self.first else []
