@@ -9,7 +9,6 @@ the one of `stage_network.py` or of `cell_network.py`.
 from __future__ import annotations
 
 import importlib
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,17 +38,17 @@ class Supernet(nn.Module):
         self.space, self.kernel_rule = space, kernel_rule
         self._heaviest = space.heaviest()
 
-    @abstractmethod
     def sort_channels(self) -> None:
         """Put what matters most first, where smaller options take the first part; no output may change."""
+        raise NotImplementedError
 
-    @abstractmethod
     def views(self, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
         """The names of a sub-network's tensors when it stands alone, and where they are here."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _logits(self, images: Tensor, choices: Sequence[Sequence[int | Tensor]]) -> Tensor:
         """`choices[g][i]`: one option for all images, or one per image, where INACTIVE takes no part."""
+        raise NotImplementedError
 
     def forward(self, images: Tensor, paths: Tensor | Architecture | None = None) -> Tensor:
         """Logits. `paths`: a row of decisions for each image (`as_paths`), or one architecture for all."""
