@@ -23,6 +23,9 @@ class Nothing:
     def words(self) -> str:
         return "nothing"
 
+    def sign(self) -> str:
+        return "-"
+
 
 @dataclass(frozen=True)
 class Skip:
@@ -32,6 +35,9 @@ class Skip:
 
     def words(self) -> str:
         return "skip"
+
+    def sign(self) -> str:
+        return "s"
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,9 @@ class MeanPool:
     def words(self) -> str:
         return f"mean of {self.kernel}×{self.kernel}"
 
+    def sign(self) -> str:
+        return f"m{self.kernel}"
+
 
 @dataclass(frozen=True)
 class ReluConvNorm:
@@ -60,6 +69,9 @@ class ReluConvNorm:
 
     def words(self) -> str:
         return f"conv {self.kernel}×{self.kernel}"
+
+    def sign(self) -> str:
+        return f"c{self.kernel}"
 
 
 Operation = Nothing | Skip | MeanPool | ReluConvNorm

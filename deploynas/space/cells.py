@@ -232,6 +232,13 @@ class CellSpace(Space):
         """NAS-Bench-201's notation."""
         return to_text(self.edges, architecture.choices[0])
 
+    def brief(self, architecture: Architecture) -> str:
+        """Node by node, the operations on the edges into it: `c3|s c1|m3 - c3`."""
+        into: dict[int, list[str]] = {}
+        for edge in self.chosen(architecture):
+            into.setdefault(edge.target, []).append(operation(edge.operation).sign())
+        return "|".join(map(" ".join, into.values()))
+
     def from_text(self, text: str) -> Architecture:
         return self.architecture([from_text(text, self.edges, self.name)])
 

@@ -195,6 +195,10 @@ class Space(ABC):
         """An architecture in the notation of this kind of space."""
 
     @abstractmethod
+    def brief(self, architecture: Architecture) -> str:
+        """So much of it as a line of a table has room for."""
+
+    @abstractmethod
     def from_text(self, text: str) -> Architecture:
         """The inverse of `text`, and other notations that people have for such networks."""
 

@@ -214,6 +214,11 @@ class StageSpace(Space):
         """timm's notation."""
         return to_text(architecture)
 
+    def brief(self, architecture: Architecture) -> str:
+        """Blocks a stage, and the input size where it was decided."""
+        size = f" @{self.sizes[architecture.size_index]}" if self.sizes else ""
+        return "+".join(map(str, architecture.depths)) + size
+
     def from_text(self, text: str) -> Architecture:
         """From timm's notation, or Once-for-all's JSON."""
         return from_json(text, self) if text.startswith("{") else from_timm(text, self)
