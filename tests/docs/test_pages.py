@@ -96,7 +96,8 @@ def written_keys(document: object) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("number, model", 
+@pytest.mark.parametrize(
+    "number, model",
     [(0, SpaceFile), (1, CellSpaceFile), (2, Device), (3, Recipe)],
     ids=["space", "cells", "device", "recipe"],
 )
