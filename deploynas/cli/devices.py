@@ -44,7 +44,7 @@ def command(connect: bool, checked: str | None, as_json: bool) -> None:
         estimators = [{"name": e.name, "space": e.space, "about": e.about} for e in SHIPPED.values()]
         print_json({"hardware": found.model_dump(), "devices": rows, "spaces": list(PRESETS), "estimators": estimators})
         return
-    say(f"this machine: {found.processor}, {found.cores} cores, {found.memory_gib} GiB")
+    say(f"this machine: {found.processor}, {found.physical_cores or found.cores} cores, {found.memory_gib} GiB")
     print_table(
         ["device", "host", "provider", "threads", "batch", "precision", "statistic", "status"],
         [

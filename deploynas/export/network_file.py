@@ -116,7 +116,8 @@ def fp16_file(
     accuracy = onnx_accuracy(content, validation)
     drop = fp32.accuracy - accuracy
     if drop > max_accuracy_drop:
-        raise _lost("in fp16", accuracy, drop, max_accuracy_drop, "`precision: fp32`, or --max-accuracy-drop")
+        hint = "`precision: fp32` in the device file, or --max-accuracy-drop"
+        raise _lost("in fp16 the network loses", accuracy, drop, max_accuracy_drop, hint)
     return Fp16File(content, accuracy, drop)
 
 
@@ -135,7 +136,9 @@ def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, ho
     drop = fp32.accuracy - accuracy
     if drop > how.max_accuracy_drop:
         hint = "another --calibration-method, a larger --calibration-share, or --max-accuracy-drop"
-        raise _lost("in 8 bits", accuracy, drop, how.max_accuracy_drop, hint)
+        if how.on_cpu and fp32.accuracy - onnx_accuracy(content, validation, as_written=True) <= how.max_accuracy_drop:
+            hint = "this processor's integer operators saturate: `quantization: {weight_bits: 7}` in the device file"
+        raise _lost("in 8 bits the network loses", accuracy, drop, how.max_accuracy_drop, hint)
     return Int8File(content, calibration, quantization, sum(len(y) for _, y in how.images()), accuracy, drop)
 
 
@@ -150,9 +153,9 @@ def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:
         )
 
 
-def _lost(where: str, accuracy: float, drop: float, allowed: float, hint: str) -> GateError:
+def _lost(what: str, accuracy: float, drop: float, allowed: float, hint: str) -> GateError:
     return GateError(
-        f"{where} the network loses {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
+        f"{what} {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
         f"more than the {100 * allowed:g} that are allowed",
         hint=hint,
     )

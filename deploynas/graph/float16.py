@@ -47,7 +47,7 @@ def _rounded(name: str, value: np.ndarray) -> np.ndarray:
     if not np.isfinite(rounded).all():  # 65519 is still rounded to the largest
         raise InputError(
             f"weight `{name}` reaches {largest:.4g}, more than float16 can hold ({LARGEST_FLOAT16:g})",
-            hint="`precision: fp32`, or fine-tune with more weight decay",
+            hint="`precision: fp32`",
         )
     if largest > 0 and not rounded.any() and name.endswith("/weight"):  # a bias that small adds nothing in fp32 either
         raise InputError(

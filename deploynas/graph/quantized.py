@@ -84,7 +84,7 @@ class QuantizedWriter(GraphWriter):
             self.initializers[bias] = self.initializers[bias] + np.float32(3)
         else:
             self.initializers[bias] = _int32(self.initializers[bias] + 3 / self.initializers[f"{bias}/scale"])
-        zero = self._activation_constant(f"{x.name}/zero", self.quantization.lowest)
+        zero = self._integer(f"{x.name}/zero", self.quantization.lowest)
         wide = self._constant(f"{x.name}/scale", np.asarray(6 / 255, np.float32))
         self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, wide, zero])
         read = _reading(f"{x.name}/act/gate")
@@ -139,7 +139,7 @@ class QuantizedWriter(GraphWriter):
         scale, zero = self.quantization.step(low, high)
         inputs = [
             self._constant(f"{x.name}/scale", np.asarray(scale, np.float32)),
-            self._activation_constant(f"{x.name}/zero", zero),
+            self._integer(f"{x.name}/zero", zero),
         ]
         self._node("QuantizeLinear", f"{x.name}/quantized", [x.name, *inputs])
         self._scales[_reading(x.name)] = scale
@@ -168,9 +168,9 @@ class QuantizedWriter(GraphWriter):
     def _half(self) -> str:
         if "half" not in self._read_names:
             inputs = [
-                self._activation_constant("half/quantized", self.quantization.lowest + 255),
+                self._integer("half/quantized", self.quantization.lowest + 255),
                 self._constant("half/scale", np.asarray(0.5 / 255, np.float32)),
-                self._activation_constant("half/zero", self.quantization.lowest),
+                self._integer("half/zero", self.quantization.lowest),
             ]
             self._node("DequantizeLinear", "half", inputs)
             self._read_names.add("half")
@@ -193,8 +193,8 @@ class QuantizedWriter(GraphWriter):
             read.append(self._dequantized(f"{name}/bias", value, bias_scale))
         return read
 
-    def _activation_constant(self, name: str, value: int) -> str:
-        """A number of the type that activations have."""
+    def _integer(self, name: str, value: int) -> str:
+        """Of the type that activations have."""
         return self._constant(name, np.asarray(value, self.quantization.activations))
 
     def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray) -> str:

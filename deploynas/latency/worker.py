@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import numpy as np
 from pydantic import BaseModel, Field, TypeAdapter
@@ -210,15 +210,18 @@ def _say(answer: dict[str, Any]) -> None:
 
 
 def _say_line(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print(line, file=_answers, flush=True)
+
+
+_answers: TextIO | None = None  # None: stdout
 
 
 def _keep_stdout_for_answers() -> None:
-    """What libraries print there goes to stderr; answers go where stdout led when this process began, in UTF-8."""
-    own = os.dup(1)
+    """Answers go where stdout led when this process began; what anything else prints there goes to stderr."""
+    global _answers
+    _answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    sys.stdout = os.fdopen(own, "w", encoding="utf-8")
+    sys.stdout = sys.stderr
 
 
 def _received(size_bytes: int) -> bytes:

@@ -9,9 +9,10 @@ from pathlib import Path
 from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.files import content_hash
+from deploynas.latency.hardware import Hardware
 from deploynas.latency.machine_changes import slowed_down
 from deploynas.latency.profile import profile
-from deploynas.latency.table import LatencyTable
+from deploynas.latency.table import Evidence, LatencyTable
 from deploynas.latency.target import target_of
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
@@ -41,9 +42,16 @@ def existing_table(path: Path, device: Device, space: Space) -> LatencyTable:
         what = f"of another device or space ({table.device_name}, {table.space.name})"
     elif evidence.provenance["hardware"]["fingerprint"] != target_of(device).hardware().fingerprint:
         what = f"of another machine ({evidence.provenance['hardware']['processor']})"
+    elif device.threads == "all" and _threads(evidence) != target_of(device).hardware().threads_of_all:
+        what = f"of {_threads(evidence)} threads, which `threads: all` is no more"
     else:
         return table
     raise InputError(f"{path} holds the table {what}", hint="choose another `--out`, or overwrite it with `--force`")
+
+
+def _threads(evidence: Evidence) -> int:
+    """That `threads: all` was."""
+    return Hardware.model_validate(evidence.provenance["hardware"]).threads_of_all
 
 
 def doubt_about(table: LatencyTable, remedy: str) -> str | None:
@@ -70,11 +78,14 @@ class ProfileStep:
         return f"profile.{self.device.name}"
 
     def inputs(self) -> Inputs:
+        machine = target_of(self.device).hardware()
+        threads = {"threads": str(machine.threads_of_all)} if self.device.threads == "all" else {}
         return {
+            **threads,
             "device": self.device.hash,
             "effort": content_hash(self.device.effort.model_dump()),
             "space": self.space.hash,
-            "hardware": target_of(self.device).hardware().fingerprint,
+            "hardware": machine.fingerprint,
         }
 
     def work(self, on_progress: OnProgress) -> None:

@@ -103,12 +103,12 @@ def test_a_part_costs_what_timms_module_has(code: str, tmp_path: Path) -> None:
 
 @kinds
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_the_graph_of_a_part_is_valid_in_both_precisions(code: str, place: Place) -> None:
+def test_the_graph_of_a_part_is_valid_in_every_precision(code: str, place: Place) -> None:
     for config in configs_of(code):
         part = config.part(place)
         assert part.code == code and part.role == "block" and part.words()
         assert part == config.part(place) and hash(part) == hash(config.part(place))
-        for precision in ("fp32", "int8"):
+        for precision in graph.PRECISIONS:
             model = graph.chain([("part", part)], form=graph.Form(precision=precision))
             onnx.checker.check_model(model, full_check=True)
             x = torch.randn(1, place.in_channels, place.height, place.width)

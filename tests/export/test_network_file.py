@@ -171,7 +171,11 @@ def test_eight_bits_follow_fp32(
     images, how = images_of(tiny), Calibration(method, 1.0, per_channel)
     made = int8_file(network, exported, images, Int8Wishes(how, images, 1.0))
     x = np.concatenate([batch for batch, _ in images()])
-    fp32, int8 = (open_session(content).run(None, {"input": x})[0] for content in (exported.content, made.content))
+    # integer operators of processors without VNNI saturate, which is not the file's doing
+    fp32, int8 = (
+        open_session(content, as_written=True).run(None, {"input": x})[0]
+        for content in (exported.content, made.content)
+    )
     assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.97
     assert made.accuracy_drop == pytest.approx(exported.verification.onnx_accuracy - made.accuracy)
     assert made.calibration_images == 30

@@ -13,6 +13,7 @@ import torch
 from test_network_file import images_of, metadata_of, trained_looking
 
 from deploynas.errors import GateError, InputError
+from deploynas.export import network_file
 from deploynas.export.calibration import Calibration
 from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp16_file, fp32_file, int8_file
 from deploynas.export.verification import open_session
@@ -37,7 +38,7 @@ def exported(tiny: Space, network: TorchNetwork) -> Fp32File:
 
 def logits_of(content: bytes, space: Space) -> np.ndarray:
     x = np.concatenate([batch for batch, _ in images_of(space)()])
-    return open_session(content).run(None, {"input": x})[0]
+    return open_session(content, as_written=True).run(None, {"input": x})[0]
 
 
 def props_of(content: bytes) -> dict[str, str]:
@@ -95,14 +96,19 @@ def test_other_providers_8_bits_are_verified_on_the_cpu(
     quantization: Quantization, tiny: Space, network: TorchNetwork, exported: Fp32File
 ) -> None:
     images = images_of(tiny)
-    made = int8_file(network, exported, images, Int8Wishes(Calibration("minmax", 1.0), images, 1.0, quantization))
+    how = Int8Wishes(Calibration("minmax", 1.0), images, 1.0, quantization, on_cpu=False)
+    made = int8_file(network, exported, images, how)
     fp32, int8 = (logits_of(content, tiny) for content in (exported.content, made.content))
     assert np.corrcoef(fp32.ravel(), int8.ravel())[0, 1] > 0.97
     assert made.quantization == quantization
     assert Quantization.model_validate_json(props_of(made.content)["quantization"]) == quantization
+    labels = np.concatenate([y for _, y in images()])
+    assert (
+        made.accuracy == (int8.argmax(axis=1) == labels).mean()
+    )  # of what the graph says, not of what a CPU makes of it
     better = replace(exported, verification=replace(exported.verification, onnx_accuracy=made.accuracy + 0.1))
     with pytest.raises(GateError, match="in 8 bits the network loses"):
-        int8_file(network, better, images, Int8Wishes(Calibration("minmax", 1.0), images, 0.09, quantization))
+        int8_file(network, better, images, replace(how, max_accuracy_drop=0.09))
 
 
 @pytest.mark.parametrize(("device", "user"), [(True, True), (True, False), (False, True), (False, False)])
@@ -117,3 +123,17 @@ def test_scales_are_per_channel_where_the_device_and_the_user_want_it(
     model = onnx.load_model_from_string(made.content)
     stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     assert (len(np.unique(stored["stem/conv/weight/scale"])) > 1) == both
+
+
+@pytest.mark.parametrize("saturates", [True, False])
+def test_a_refusal_says_when_it_is_the_processors_doing(
+    saturates: bool, tiny: Space, network: TorchNetwork, exported: Fp32File, monkeypatch
+) -> None:
+    def accuracy(content: bytes, images: object, as_written: bool = False) -> float:
+        return exported.accuracy if as_written and saturates else exported.accuracy - 0.5
+
+    monkeypatch.setattr(network_file, "onnx_accuracy", accuracy)
+    images = images_of(tiny)
+    with pytest.raises(GateError, match="in 8 bits the network loses 50") as caught:
+        int8_file(network, exported, images, Int8Wishes(Calibration("minmax", 1.0), images))
+    assert ("weight_bits: 7" in (caught.value.hint or "")) == saturates

@@ -39,7 +39,7 @@ def test_every_block_of_a_space_is_a_valid_graph(tiny: Space) -> None:
     for s, stage in enumerate(tiny.stages):
         for b in range(stage.max_depth):
             for c in range(len(stage.configs)):
-                for precision in ("fp32", "int8"):
+                for precision in graph.PRECISIONS:
                     model = graph.block(tiny, s, b, c, precision=precision)
                     onnx.checker.check_model(model, full_check=True)
                     geometry = tiny.block(s, b, c)
@@ -140,7 +140,7 @@ def test_impossible_requests_are_refused(wrong: dict) -> None:
         graph.Form(**wrong)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("precision", graph.PRECISIONS)
 def test_bytes_with_random_weights_are_the_same_model(tiny: Space, precision: str) -> None:
     architecture = tiny.heaviest()
     content = graph.random_bytes(tiny.parts(architecture), graph.Form(precision=precision))

@@ -219,12 +219,12 @@ def test_what_a_library_prints_is_no_answer(tmp_path: Path) -> None:
     code = (
         "import os, deploynas.latency.worker as worker\n"
         "worker._keep_stdout_for_answers()\n"
-        "os.write(1, b'hello from a library\\n')\n"
+        "os.write(1, b'hello from a library\\n'); print('and from Python', flush=True)\n"
         "worker._say({'facts': 1})\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == '{"facts": 1}\n'
-    assert "hello from a library" in done.stderr
+    assert "hello from a library" in done.stderr and "and from Python" in done.stderr
 
 
 def test_an_unexpected_error_of_a_worker_is_a_sentence(tmp_path: Path) -> None:

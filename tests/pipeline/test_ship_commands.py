@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -83,6 +84,35 @@ def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:
     assert again.code == 0 and check_manifest(bundle)
 
 
+def test_a_device_in_fp16_is_shipped_an_fp16_file(fine_tuned, tmp_path: Path) -> None:
+    (tmp_path / "half.yaml").write_text(
+        (tmp_path / "quick.yaml").read_text().replace("quick", "half") + "\nprecision: fp16\n"
+    )
+    for name in ("w_h.safetensors", "w_star.safetensors", "estimator.json"):
+        (tmp_path / name).unlink()  # without them nothing is compared, which would take most of the time
+    done = fine_tuned("export", "found", "--device", "half.yaml", "--max-latency-ms", "1000", "--triton")
+    assert done.code == 0, done.err
+    bundle = tmp_path / "bundles" / "half"
+    report = ReportFile.load(bundle)
+    assert [file.precision for file in report.files] == ["fp32", "fp16"] and report.gated == "fp16"
+    assert report.shipped.path == "model.fp16.onnx" and report.shipped.size_bytes < report.files[0].size_bytes
+    listed = {file.path for file in check_manifest(bundle).files}
+    assert listed >= {"model.fp16.onnx", "bench.fp16.json", "triton/mini_fp16/1/model.onnx"}
+    served = (bundle / "triton" / "mini_fp16" / "config.pbtxt").read_text()
+    assert "TYPE_FP32" in served and "FP16" not in served  # the model's border is float32
+    assert "fp32 and fp16" in (bundle / "report.html").read_text()
+    assert "model.fp16.onnx (fp16)" in (bundle / "report.md").read_text()
+    assert "predict.py image.png --model model.fp16.onnx" in (bundle / "README.md").read_text()
+    image = np.random.default_rng(0).integers(256, size=(28, 28), dtype=np.uint8)
+    Image.fromarray(image).save(tmp_path / "image.png")
+    predict = [sys.executable, str(bundle / "predict.py"), str(tmp_path / "image.png"), "--json", "--top", "10"]
+    odds = [
+        {guess["label"]: guess["p"] for guess in json.loads(subprocess.check_output([*predict, *model]))[0]["classes"]}
+        for model in ([], ["--model", str(bundle / "model.fp16.onnx")])
+    ]
+    assert odds[0] == pytest.approx(odds[1], abs=0.01)
+
+
 def check_both_latencies(report: ReportFile, bundle: Path, console: str) -> None:
     """What was measured is what the console and Triton's configurations say, of each file its own."""
     for file, name in zip(report.files, ("mini", "mini_int8"), strict=True):
@@ -117,7 +147,7 @@ def test_a_budget_that_cannot_be_met_exits_with_3_and_leaves_nothing(fine_tuned,
 def test_a_refused_8_bit_file_leaves_nothing(fine_tuned, tmp_path: Path, monkeypatch) -> None:
     from deploynas.export import network_file
 
-    monkeypatch.setattr(network_file, "onnx_accuracy", lambda content, images: -1.0)
+    monkeypatch.setattr(network_file, "onnx_accuracy", lambda *_, **__: -1.0)
     done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000", "--int8")
     assert done.code == 3 and "in 8 bits the network loses" in done.err
     assert not list((tmp_path / "bundles").iterdir())
