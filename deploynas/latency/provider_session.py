@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+from contextlib import redirect_stdout
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +174,8 @@ def _preload_libraries() -> None:
 
     preload = getattr(onnxruntime, "preload_dlls", None)  # 1.21 and later
     if preload:
-        preload()
+        with redirect_stdout(StringIO()):  # it prints what it does not find, where answers and results go
+            preload()
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Which runtimes are installed. Tests of one that is not are skipped; `.ci/providers` installs each, and lets none be skipped."""
+"""Which runtimes are installed.
+
+Tests of one that is not are skipped. `.ci/providers` installs each in turn, and lets none be skipped.
+"""
 
 from __future__ import annotations
 
