@@ -60,6 +60,11 @@ def measured_name(report: ReportFile, point: MeasuredPoint) -> str:
     return "The shipped network, timed again beside others" if again else "Network of the frontier, measured"
 
 
+def notation_of(architecture: str) -> str:
+    """Whose notation a network is written in."""
+    return "NAS-Bench-201's notation" if architecture.startswith("|") else "timm's notation"
+
+
 def stages(architecture: str) -> tuple[str, ...]:
     """The searched stages of a network, a line each: `1: k3 e6 · k5 e3 SE`; of a cell, its nodes."""
     if architecture.startswith("|"):

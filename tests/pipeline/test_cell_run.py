@@ -76,8 +76,9 @@ def test_the_report_shows_edges(bundle: Path) -> None:
     assert pieces["edge0-1"]["text"] == "conv 3×3" and pieces["edge0-1"]["measured_ms"] > 0
     assert sum(block["share"] or 0 for block in report["blocks"]) == pytest.approx(1, abs=0.05)
     assert any("nor_conv_3x3 → nor_conv_1x1" in change["name"] for change in report["changes"])
-    for page in ("report.html", "report.md", "README.md"):
-        assert "edge0-1" in (bundle / page).read_text() or page == "README.md"
+    pages = {name: (bundle / name).read_text() for name in ("report.html", "report.md", "README.md")}
+    assert '<svg class="cell"' in pages["report.html"] and "edge0-1" in pages["report.md"]
+    assert "NAS-Bench-201's notation, node by node" in pages["README.md"] and FOUND.split("+")[1] in pages["README.md"]
 
 
 def test_the_frontier_is_listed_cell_by_cell(run: Path) -> None:
