@@ -55,7 +55,7 @@ class ElasticEdge(nn.Module):
             if isinstance(own, ReluConvNorm):
                 self.convs[own.name] = ElasticConvNorm(channels, own.kernel)
 
-    def made(self, o: int, source: Source, images: Tensor | None = None) -> Tensor:
+    def made(self, o: int, source: NodeValue, images: Tensor | None = None) -> Tensor:
         """What operation o makes of the source, or of some of its images."""
         match self.operations[o]:
             case Skip():
@@ -68,7 +68,7 @@ class ElasticEdge(nn.Module):
                 raise InputError(f"`{own.name}` makes nothing of its input")
 
 
-class Source:
+class NodeValue:
     """A node that edges read, and its ReLU once one of them wants it."""
 
     def __init__(self, x: Tensor) -> None:
@@ -94,18 +94,18 @@ class ElasticCell(nn.Module):
 
     def forward(self, x: Tensor, choices: Sequence[int | Tensor]) -> Tensor:
         """`choices`: of every edge, one operation for all images or one per image."""
-        nodes = {0: Source(x)}
+        nodes = {0: NodeValue(x)}
         for target in range(1, self.space.nodes):
             # edges are in the order of their targets: the nodes that these read are complete
             into = [(e, choice) for e, choice in zip(self.space.edges, choices, strict=True) if e.target == target]
             total = torch.zeros_like(x).permute(0, 2, 3, 1).contiguous()
             for edge, choice in into:
                 self._add(total, cast(ElasticEdge, self.edges[edge.name]), choice, nodes[edge.source])
-            nodes[target] = Source(total.permute(0, 3, 1, 2))
+            nodes[target] = NodeValue(total.permute(0, 3, 1, 2))
         return nodes[self.space.nodes - 1].x
 
     @staticmethod
-    def _add(total: Tensor, edge: ElasticEdge, choice: int | Tensor, source: Source) -> None:
+    def _add(total: Tensor, edge: ElasticEdge, choice: int | Tensor, source: NodeValue) -> None:
         """What the edge brings its node, added in place; channels are last."""
         for o, own in enumerate(edge.operations):
             if isinstance(own, Nothing):
