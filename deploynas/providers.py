@@ -30,7 +30,7 @@ class Provider:
     beside_runtime: bool = True  # whether its package wants `onnxruntime` beside it, or replaces it
     plugin: str | None = None  # the module whose library is registered; the provider is then added by device
     memory: Literal["host", "cuda", "dml"] = (
-        "host"  # where bound inputs and outputs lie; else they are copied, and timed
+        "host"  # where inputs and outputs are bound
     )
     accelerator: bool = False  # it computes in memory of its own
     booleans: tuple[str, str] = ("0", "1")  # how its options spell false and true
