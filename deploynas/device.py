@@ -171,6 +171,13 @@ class Device(_Strict):
         """How 8-bit graphs are written for it."""
         return self.quantization or self.record.quantization
 
+    def provider_defaults(self, threads_of_all: int) -> dict[str, Value]:
+        """What the provider is told besides what this file says, for its threads and precision to be these."""
+        record = self.record
+        threads = self.threads if isinstance(self.threads, int) else threads_of_all
+        own = record.own_threads(threads, self.precision) if record.own_threads else {}
+        return {**record.options.get(self.precision, {}), **own}
+
     def require_precision(self) -> None:
         """Refuse a precision that the provider cannot compute in."""
         reason = self.record.refused.get(self.precision)

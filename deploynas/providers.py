@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from deploynas.quantization import FOR_CPUS, Quantization
@@ -29,7 +29,10 @@ class Provider:
     packages: tuple[str, ...] = ()  # what `pip install` takes
     beside_runtime: bool = True  # whether its package wants `onnxruntime` beside it, or replaces it
     plugin: str | None = None  # the module whose library is registered; the provider is then added by device
-    memory: Literal["host", "cuda", "dml"] = "host"  # where bound inputs and outputs lie
+    memory: Literal["host", "cuda", "dml"] = (
+        "host"  # where inputs and outputs are bound
+    )
+    accelerator: bool = False  # it computes in memory of its own
     booleans: tuple[str, str] = ("0", "1")  # how its options spell false and true
     # options that say how many threads, for a provider that has threads of its own; None: it takes the session's
     own_threads: Callable[[int, Precision], Mapping[str, Value]] | None = None
@@ -68,6 +71,15 @@ def _openvino_config(threads: int, precision: Precision) -> dict[str, Value]:
     return {"load_config": json.dumps({"CPU": cpu, **({"GPU": gpu} if gpu else {})})}
 
 
+_OPENVINO = Provider(
+    "OpenVINOExecutionProvider",
+    ("onnxruntime-openvino",),
+    beside_runtime=False,
+    booleans=("False", "True"),
+    own_threads=_openvino_config,
+    cache_options=("cache_dir",),
+    shares_cpu=True,
+)
 _GPU_PACKAGE = ("onnxruntime-gpu[cuda,cudnn]",)
 
 # by the short name that device files use
@@ -78,6 +90,7 @@ PROVIDERS: dict[str, Provider] = {
         _GPU_PACKAGE,
         beside_runtime=False,
         memory="cuda",
+        accelerator=True,
         warmup_s=3.0,
         library="libonnxruntime_providers_cuda.so",
         refused={"int8": _NO_QDQ},
@@ -92,6 +105,7 @@ PROVIDERS: dict[str, Provider] = {
         (*_GPU_PACKAGE, "tensorrt"),
         beside_runtime=False,
         memory="cuda",
+        accelerator=True,
         warmup_s=3.0,
         library="libonnxruntime_providers_tensorrt.so",
         model_prefix_option="trt_engine_cache_prefix",
@@ -109,36 +123,23 @@ PROVIDERS: dict[str, Provider] = {
         "NvTensorRTRTXExecutionProvider",
         ("onnxruntime-ep-nv-tensorrt-rtx",),
         plugin="onnxruntime_ep_nv_tensorrt_rtx",
-        memory="cuda",
+        accelerator=True,
         warmup_s=3.0,
         cache_options=("nv_runtime_cache_path",),
         fixed_batch=True,
         environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},
         quantization=Quantization(activations="int8", symmetric=True, bias="float", hard_activations="operator"),
     ),
-    "openvino": Provider(
-        "OpenVINOExecutionProvider",
-        ("onnxruntime-openvino",),
-        beside_runtime=False,
-        booleans=("False", "True"),
-        own_threads=_openvino_config,
-        cache_options=("cache_dir",),
-        shares_cpu=True,
-    ),
-    "openvino-plugin": Provider(
-        "OpenVINOExecutionProvider",
-        ("onnxruntime-ep-openvino",),
-        plugin="onnxruntime_ep_openvino",
-        booleans=("False", "True"),
-        own_threads=_openvino_config,
-        cache_options=("cache_dir",),
-        shares_cpu=True,
+    "openvino": _OPENVINO,
+    "openvino-plugin": replace(
+        _OPENVINO, packages=("onnxruntime-ep-openvino",), beside_runtime=True, plugin="onnxruntime_ep_openvino"
     ),
     "directml": Provider(
         "DmlExecutionProvider",
         ("onnxruntime-directml",),
         beside_runtime=False,
         memory="dml",
+        accelerator=True,
         warmup_s=3.0,
         refused={"int8": _NO_QDQ},
     ),
@@ -186,6 +187,7 @@ PROVIDERS: dict[str, Provider] = {
         "WebGpuExecutionProvider",
         ("onnxruntime-ep-webgpu",),
         plugin="onnxruntime_ep_webgpu",
+        accelerator=True,
         warmup_s=3.0,
         refused={"int8": _NO_QDQ},
     ),

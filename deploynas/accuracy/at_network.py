@@ -43,24 +43,23 @@ def _of_blocks(comparison: ChoiceComparison, network: Architecture) -> list[tupl
         own = network.choices[s]
         if b < len(own):
             high, low = (
-                _nearest(network, s, own[b], comparison.aspect, np.flatnonzero(sign * weights > 0).tolist())
+                _nearest(network, (s, b), own[b], comparison.aspect, np.flatnonzero(sign * weights > 0).tolist())
                 for sign in (1, -1)
             )
             pairs.append(tuple(_with_stage(network, s, (*own[:b], c, *own[b + 1 :])) for c in (high, low)))
     return pairs  # type: ignore[return-value]
 
 
-def _nearest(network: Architecture, s: int, own: int, aspect: str, candidates: Sequence[int]) -> int:
+def _nearest(network: Architecture, place: tuple[int, int], own: int, aspect: str, candidates: Sequence[int]) -> int:
     """The configuration that has most in common with a block's own, but for the aspect."""
-    if s == len(network.space.stages):
-        return candidates[0]  # an input size has nothing else about it
-    configs = network.space.stages[s].configs
-    wanted = configs[own].factors()
+    s, b = place
+    options = network.space.decisions.groups[s].choices[b].options
+    wanted = dict(options[own].factors)
 
     def alike(c: int) -> tuple[bool, int]:
-        factors = configs[c].factors()
+        factors = dict(options[c].factors)
         same = sum(factors.get(name) == level for name, level in wanted.items() if name != aspect)
-        return configs[c].code == configs[own].code, same
+        return options[c].kind == options[own].kind, same
 
     return max(candidates, key=alike)
 

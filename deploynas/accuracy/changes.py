@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from deploynas.accuracy.comparisons import kind_change
 from deploynas.accuracy.differences import difference
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.blocks import BlockConfig
-from deploynas.space import Architecture
-from deploynas.space.architecture import part_name
+from deploynas.space import Architecture, Option
 from deploynas.space.coefficients import Priced
-from deploynas.space.structure import INPUT_SIZE, Stage
+from deploynas.space.structure import INPUT_SIZE
 
 
 @dataclass(frozen=True)
@@ -52,24 +51,24 @@ def single_changes(estimator: StoredEstimator, architecture: Architecture, table
 def _neighbours(architecture: Architecture) -> Iterator[tuple[str, str, Architecture]]:
     """Where, what, and the network that it makes."""
     space = architecture.space
-    for s, (stage, choice) in enumerate(zip(space.stages, architecture.stages, strict=True)):
+    for s, (group, choice) in enumerate(zip(space.built_groups, architecture.stages, strict=True)):
 
         def with_stage(own: tuple[int, ...], s: int = s) -> Architecture:
             return space.architecture([*architecture.choices[:s], own, *architecture.choices[s + 1 :]])
 
-        for level in _beside(len(choice), stage.depths):
+        for level in _beside(len(choice), group.depths):
             depth = int(level)
             own = (*choice, *(choice[-1],) * depth)[:depth]
-            yield f"stage {s + 1}", f"depth {len(choice)} → {depth}", with_stage(own)
-        steps = [_steps(stage, c) for c in choice]
+            yield group.name, f"depth {len(choice)} → {depth}", with_stage(own)
+        steps = [_steps(of_choice.options, c) for of_choice, c in zip(group.choices, choice, strict=False)]
         for what in dict.fromkeys(what for of_block in steps for what in of_block):
             able = [b for b, of_block in enumerate(steps) if what in of_block]
             if len(able) > 1 or len(choice) == 1:
                 everywhere = tuple(of_block.get(what, c) for of_block, c in zip(steps, choice, strict=True))
-                yield f"stage {s + 1}", what, with_stage(everywhere)
+                yield group.name, what, with_stage(everywhere)
             if len(choice) > 1:
                 for b in able:
-                    yield part_name(s, b), what, with_stage((*choice[:b], steps[b][what], *choice[b + 1 :]))
+                    yield group.choices[b].name, what, with_stage((*choice[:b], steps[b][what], *choice[b + 1 :]))
 
     yield from _other_sizes(architecture)
 
@@ -81,17 +80,17 @@ def _other_sizes(architecture: Architecture) -> Iterator[tuple[str, str, Archite
         yield "input", what, space.architecture([*architecture.stages, (int(beside),)])
 
 
-def _steps(stage: Stage, c: int) -> dict[str, int]:
-    """What can be changed about one configuration, in words, and the configurations that come of it."""
-    config, found = stage.configs[c], dict[str, int]()
-    for other, candidate in enumerate(stage.configs):
-        if candidate.code != config.code and candidate.factors() == config.factors():
-            found[f"kind {config.code} → {candidate.code}"] = other
-    for aspect, level in config.factors().items():
+def _steps(options: Sequence[Option], c: int) -> dict[str, int]:
+    """What can be changed about one option, in words, and the options that come of it."""
+    own, found = options[c], dict[str, int]()
+    for other, candidate in enumerate(options):
+        if candidate.kind != own.kind and candidate.factors == own.factors:
+            found[kind_change(own, candidate)] = other
+    for aspect, level in own.factors:
         alike = {
-            candidate.factors()[aspect]: other
-            for other, candidate in enumerate(stage.configs)
-            if candidate.code == config.code and _without(candidate, aspect) == _without(config, aspect)
+            dict(candidate.factors)[aspect]: other
+            for other, candidate in enumerate(options)
+            if candidate.kind == own.kind and _without(candidate, aspect) == _without(own, aspect)
         }
         for beside in _beside(level, sorted(alike)):
             found[f"{aspect} {_level(aspect, level)} → {_level(aspect, beside)}"] = alike[beside]
@@ -104,8 +103,8 @@ def _beside(value: float, levels: Sequence[float]) -> list[float]:
     return [*above[:1], *below[-1:]]
 
 
-def _without(config: BlockConfig, aspect: str) -> dict[str, float]:
-    return {name: level for name, level in config.factors().items() if name != aspect}
+def _without(option: Option, aspect: str) -> dict[str, float]:
+    return {name: level for name, level in option.factors if name != aspect}
 
 
 def _level(aspect: str, level: float) -> str:

@@ -15,7 +15,9 @@ from functools import cached_property
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from deploynas.space import Decisions, Ragged
+from deploynas.space import Choice, Decisions, Option, Ragged
+
+OTHERS = "others → this"  # of a kind of option, such as the operation of an edge
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ def comparisons_of(decisions: Decisions) -> list[ChoiceComparison]:
     """All of them: depths, then every factor by stage, then every factor by block."""
     groups = decisions.groups
     found = [comparison for g in range(len(groups)) for comparison in _depths(decisions, g)]
-    options = [option for group in groups for choice in group.choices for option in choice.options]
-    aspects = list(dict.fromkeys(name for option in options for name, _ in option.factors))
+    of_options = [own for group in groups for choice in group.choices for own in factors_of(choice)]
+    aspects = list(dict.fromkeys(name for own in of_options for name in own))
     for aspect in aspects:
         for g, group in enumerate(groups):
             columns = [decisions.column(g, i) for i in range(len(group.choices))]
@@ -85,13 +87,22 @@ def comparisons_of(decisions: Decisions) -> list[ChoiceComparison]:
             continue  # as the input size is: no matter of a first block
         for i in range(max(len(group.choices) for group in groups)):
             columns = [decisions.column(g, i) for g, group in enumerate(groups) if i < len(group.choices)]
-            found += _factor(decisions, aspect, f"{decisions.choice_word} {i + 1}", columns)
+            place = f"{decisions.choice_word} {i + 1}" if len(groups) > 1 else groups[0].choices[i].name
+            found += _factor(decisions, aspect, place, columns)
     return found
+
+
+def factors_of(choice: Choice) -> list[dict[str, float]]:
+    """Of every option, the level of each factor; of options that differ by kind alone, whether it is of each kind."""
+    if any(option.factors for option in choice.options):
+        return [dict(option.factors) for option in choice.options]
+    kinds = list(dict.fromkeys(option.kind for option in choice.options))
+    return [{kind: float(option.kind == kind) for kind in kinds} for option in choice.options] if len(kinds) > 1 else []
 
 
 def _decided_once(decisions: Decisions, aspect: str) -> bool:
     choices = [choice for group in decisions.groups for choice in group.choices]
-    return sum(aspect in dict(choice.options[0].factors) for choice in choices) == 1
+    return sum(any(aspect in own for own in factors_of(choice)[:1]) for choice in choices) == 1
 
 
 def measured(
@@ -134,20 +145,34 @@ def _factor(decisions: Decisions, aspect: str, place: str, columns: Sequence[int
         weighted = [(column, _difference(own, low, high)) for column, own in levels_of.items()]
         terms = tuple((column, weights) for column, weights in weighted if weights is not None)
         if terms:
-            found.append(ChoiceComparison(aspect, f"{level_name(aspect, low)} → {high:g}", place, decisions, terms))
+            change = f"{level_name(aspect, low)} → {high:g}" if _is_factor(decisions, aspect) else OTHERS
+            found.append(ChoiceComparison(aspect, change, place, decisions, terms))
     return found
+
+
+def _is_factor(decisions: Decisions, aspect: str) -> bool:
+    """Or a kind of option."""
+    options = (option for group in decisions.groups for choice in group.choices for option in choice.options)
+    return any(aspect in dict(option.factors) for option in options)
 
 
 def _levels(decisions: Decisions, column: int, aspect: str) -> list[float | None]:
     """Of every option of a choice; None where it has no such factor."""
     g, i = decisions.places[column - len(decisions.groups)]
-    return [dict(option.factors).get(aspect) for option in decisions.groups[g].choices[i].options]
+    choice = decisions.groups[g].choices[i]
+    return [own.get(aspect) for own in factors_of(choice)] or [None] * len(choice.options)
 
 
 def _difference(levels: Sequence[float | None], low: float, high: float) -> np.ndarray | None:
     """Weights that give the mean over options of the high level minus that of the low one."""
     above, below = (np.array([level == wanted for level in levels]) for wanted in (high, low))
     return above / above.sum() - below / below.sum() if above.any() and below.any() else None
+
+
+def kind_change(before: Option, after: Option) -> str:
+    """In words."""
+    change = f"{before.kind} → {after.kind}"
+    return f"kind {change}" if before.factors or after.factors else change  # or all that there is to say
 
 
 def level_name(aspect: str, level: float) -> str:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from deploynas.accuracy.at_network import worth_at
 from deploynas.accuracy.averages import average_worth
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.comparisons import comparisons_of
+from deploynas.accuracy.comparisons import OTHERS, comparisons_of
 from deploynas.accuracy.differences import Difference, variances_of
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
@@ -184,14 +184,14 @@ def _stands_out(insight: Insight, others: Sequence[Insight], claims: int) -> boo
 
 def _sentence(claim: Claim) -> str:
     insight = claim.insight
-    low, high = insight.change.split(" → ")
+    low, high = insight.change.split(" → ") if insight.change != OTHERS else ("something else", "")
     what = {
         "depth": f"{high} blocks instead of {low}",
         "expansion": f"expansion {high} instead of {low}",
         "kernel": f"a {high}x{high} kernel instead of {low}x{low}",
         INPUT_SIZE: f"images of {high}x{high} instead of {low}x{low}",
         "se": "squeeze-and-excitation" + ("" if low == "none" else f" {high} instead of {low}"),
-    }.get(insight.aspect, f"{insight.aspect} {high} instead of {low}")
+    }.get(insight.aspect, " ".join(filter(None, [insight.aspect, high, f"instead of {low}"])))
     several = insight.aspect == INPUT_SIZE or (insight.aspect == "depth" and high != "1")
     ending = "" if several else "s"  # blocks pay, a kernel pays
     verb = (f"pay{ending} most" if claim.largest else f"pay{ending}") if insight.gain > 0 else f"harm{ending}"

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deploynas.accuracy.comparisons import level_name
+from deploynas.accuracy.comparisons import kind_change, level_name
 from deploynas.accuracy.differences import Difference, difference, differences
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.blocks import BlockConfig
-from deploynas.space import Architecture
-from deploynas.space.architecture import part_name
+from deploynas.space import Architecture, Option
 from deploynas.space.coefficients import Priced
 from deploynas.space.structure import INPUT_SIZE
 
@@ -87,11 +85,12 @@ def _steps(after: Architecture, before: Architecture) -> Iterator[_Step]:
         if len(own) != len(other):
             # where `after` is the shallower one its row has nothing there, and nothing takes part
             added = tuple(decisions.column(s, b) for b in range(shared, len(own)))
-            yield _Step(f"stage {s + 1}", f"depth {len(other)} → {len(own)}", (s, *added))
+            yield _Step(decisions.groups[s].name, f"depth {len(other)} → {len(own)}", (s, *added))
         for b in range(shared):
             if own[b] != other[b]:
-                configs = space.stages[s].configs[other[b]], space.stages[s].configs[own[b]]
-                yield _Step(part_name(s, b), _changed(*configs), (decisions.column(s, b),))
+                choice = decisions.groups[s].choices[b]
+                changed = _changed(choice.options[other[b]], choice.options[own[b]])
+                yield _Step(choice.name, changed, (decisions.column(s, b),))
     if after.size_index != before.size_index:
         sizes = [space.sizes[network.size_index] for network in (before, after)]
         yield _Step("input", f"{INPUT_SIZE} {sizes[0]} → {sizes[1]}", (decisions.columns - 1,))
@@ -120,10 +119,10 @@ def _orders(steps: Sequence[_Step], start: np.ndarray, end: np.ndarray) -> tuple
     return rows.reshape(-1, len(start)), weights.reshape(n, len(orders) * (n + 1))
 
 
-def _changed(before: BlockConfig, after: BlockConfig) -> str:
+def _changed(before: Option, after: Option) -> str:
     """In words: the factors that differ."""
-    old, new = before.factors(), after.factors()
-    words = [f"kind {before.code} → {after.code}"] if before.code != after.code else []
+    old, new = dict(before.factors), dict(after.factors)
+    words = [kind_change(before, after)] if before.kind != after.kind else []
     for aspect in dict.fromkeys([*old, *new]):
         if old.get(aspect) != new.get(aspect):
             low, high = (level_name(aspect, own[aspect]) if aspect in own else "none" for own in (old, new))

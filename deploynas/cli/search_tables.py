@@ -45,9 +45,10 @@ def _show_network(document: SearchFile) -> None:
 
 def _show_ranking(document: SearchFile) -> None:
     networks = document.networks
+    column, brief = _brief(document, networks)
     measured, timed = networks[0].measured_accuracy is not None, networks[0].measured_latency_ms is not None
     columns = ["#", *(["accuracy, measured"] if measured else []), _accuracy_title(networks[0], document)]
-    columns += [*(["latency, measured"] if timed else []), *(use.name for use in networks[0].limits), "blocks"]
+    columns += [*(["latency, measured"] if timed else []), *(use.name for use in networks[0].limits), column]
     rows = [
         [
             i + 1,
@@ -55,7 +56,7 @@ def _show_ranking(document: SearchFile) -> None:
             _accuracy(network),
             *([_timed(network)] if timed else []),
             *(cost_text(use.predicted) for use in network.limits),
-            _depths(document, network.choices),
+            brief[i],
         ]
         for i, network in enumerate(networks)
     ]
@@ -87,11 +88,9 @@ def _show_sharing(document: SearchFile) -> None:
 
 
 def _show_frontier(document: SearchFile) -> None:
-    rows = [
-        [i + 1, f"{p.latency_ms:.4f}", _accuracy(p), _depths(document, p.choices)]
-        for i, p in enumerate(document.frontier)
-    ]
-    print_table(["#", "latency_ms", _accuracy_title(document.frontier[0], document), "blocks"], rows)
+    column, brief = _brief(document, document.frontier)
+    rows = [[i + 1, f"{p.latency_ms:.4f}", _accuracy(p), brief[i]] for i, p in enumerate(document.frontier)]
+    print_table(["#", "latency_ms", _accuracy_title(document.frontier[0], document), column], rows)
     say("the architectures: `--json`, or `--out FILE`, of which `finetune FILE --pick #` takes one")
 
 
@@ -175,11 +174,12 @@ def _claim(network: NetworkRecord) -> str:
     return f"not proven optimal ({network.solver})"
 
 
-def _depths(document: SearchFile, choices: list[list[int]]) -> str:
-    """Blocks a stage, and the input size where it was decided: what a line has room for."""
-    stages, sizes = len(document.space["stages"]), document.space.get("sizes")
-    size = f" @{sizes[choices[-1][0]]}" if sizes else ""
-    return "+".join(str(len(choice)) for choice in choices[:stages]) + size
+def _brief(document: SearchFile, networks: Sequence[NetworkRecord | FrontierRecord]) -> tuple[str, list[str]]:
+    """What a line has room for of every network, under the name of what that is."""
+    from deploynas.space import Space
+
+    space = Space.from_description(document.space)
+    return f"{space.decisions.choice_word}s", [space.brief(space.architecture(own.choices)) for own in networks]
 
 
 def _percent(accuracy: float) -> str:

@@ -1,7 +1,8 @@
-"""A timm model's weights under the names that `graph/` asks for, with batch norm folded into the convolutions.
+"""A network's weights under the names that `graph/` asks for, with batch norm folded into the convolutions.
 
 In evaluation mode a batch norm is y = (x - mean) * g + bias with g = weight / sqrt(var + eps): a factor an output
-channel of the convolution before it, and a bias. Folding is done in double precision, since the factors multiply.
+channel of the convolution before it, and a bias. One that has no convolution before it becomes one of a pixel and a
+channel. Folding is done in double precision, since the factors multiply.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import nn
 from deploynas.blocks import DepthwiseSeparable, Head, Part, Stem
 from deploynas.errors import InputError
 from deploynas.graph import chain_shapes
+from deploynas.supernet.cell_alone import CellNetwork
 from deploynas.supernet.folding import Layer
 from deploynas.supernet.searched_block import elastic_kind
 
@@ -24,9 +26,9 @@ _OTHER_PARTS = InputError("the model is not a network of these parts", hint="was
 
 @torch.no_grad()
 def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[str, np.ndarray]:
-    """What `graph.chain(parts, weights)` takes, from a timm model of these parts."""
+    """What `graph.chain(parts, weights)` takes, from a network of these parts."""
     weights: dict[str, np.ndarray] = {}
-    for name, layer, norm in _layers(model, parts):
+    for name, layer, norm in model.layers(parts) if isinstance(model, CellNetwork) else _timm_layers(model, parts):
         weights[f"{name}/weight"], bias = _fold(layer, norm)
         if bias is not None:
             weights[f"{name}/bias"] = bias
@@ -41,7 +43,7 @@ def folded_weights(model: nn.Module, parts: Sequence[tuple[str, Part]]) -> dict[
     return shaped
 
 
-def _layers(model: Any, parts: Sequence[tuple[str, Part]]) -> Iterator[Layer]:
+def _timm_layers(model: Any, parts: Sequence[tuple[str, Part]]) -> Iterator[Layer]:
     """In network order; timm's stages are groups of blocks, ours are in the names."""
     there = [block for stage in model.blocks for block in stage]
     if len(there) != sum(not isinstance(part, Stem) for _, part in parts):
@@ -70,6 +72,9 @@ def _head(model: Any, last: Any, part: Head) -> Iterator[Layer]:
 
 
 def _fold(layer: Any, norm: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    if layer is None:  # a batch norm alone: a convolution that sees one pixel of one channel, and changes nothing
+        layer = nn.Conv2d(norm.num_features, norm.num_features, 1, groups=norm.num_features, bias=False)
+        nn.init.ones_(layer.weight)
     weight = layer.weight.detach().double().cpu()
     bias = None if layer.bias is None else layer.bias.double().cpu()
     if norm is not None:

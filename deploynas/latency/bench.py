@@ -135,7 +135,7 @@ def _result(
         inputs={"shapes": dict(case.shapes), "values": dict(case.values)},
         provenance={
             "date": now(),
-            "provider": device.provider_name,
+            **before.told(device),
             **before.provenance_until(after),
         },
     )

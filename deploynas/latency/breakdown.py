@@ -24,7 +24,8 @@ from deploynas.latency.session import Session
 
 RUNS = 30
 LEAST_LEFT = 0.02  # of a piece's profiled time: the profiler's is an estimate, and no piece takes none
-_PART = re.compile(r"(stem|first|head|stage\d+/block\d+)/")
+# of a cell the edge, since its operation is one decision for all cells
+_PART = re.compile(r"(?:stage\d+/cell\d+/)?(stem|first|head|stage\d+/(?:block\d+|reduction)|edge\d+-\d+)/")
 
 
 class Share(BaseModel):

@@ -55,7 +55,7 @@ GPU_COUNTERS = {
 }
 
 
-class Clock(BaseModel):
+class UnitClock(BaseModel):
     """Of cores that can run equally fast, or of another unit of a board: its GPU, its NPU, its memory."""
 
     unit: str  # `cores 0-3`, by the system's numbers, or its name in /sys/class/devfreq: `17000000.gpu`
@@ -82,7 +82,7 @@ class GpuConditions(BaseModel):
 class Conditions(BaseModel):
     """At one moment; None where it is not known."""
 
-    clocks: list[Clock] = []
+    clocks: list[UnitClock] = []
     boost: bool | None = None  # whether clocks above the nominal one are allowed
     temperature_c: float | None = None  # the hottest sensor
     throttle_count: int | None = None  # since the machine was started
@@ -112,7 +112,7 @@ def conditions_here(root: Path = ROOT, allowed: Collection[int] | None = None, b
     )
 
 
-def _core_clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> list[Clock]:
+def _core_clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> list[UnitClock]:
     cpus = numbered(root / "sys/devices/system/cpu", "cpu")
     scaled = {
         number: path / "cpufreq"
@@ -134,7 +134,7 @@ def _core_clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> 
             for name in ("scaling_min_freq", "scaling_max_freq")
         )
         clocks.append(
-            Clock(
+            UnitClock(
                 unit=f"cores {ranges(numbers)}",
                 now_mhz=round(now / 1000) if now and here in numbers else None,
                 min_mhz=least,
@@ -149,14 +149,14 @@ def _core_clocks(root: Path, allowed: Collection[int] | None, busy_s: float) -> 
     return clocks
 
 
-def _unit_clocks(root: Path) -> list[Clock]:
+def _unit_clocks(root: Path) -> list[UnitClock]:
     """What is beside the cores of a board; in hertz, where cores have kilohertz."""
     clocks = []
     for folder in sorted((root / "sys/class/devfreq").glob("*")):
         can = [round(int(hz) / 1e6) for hz in (text_of(folder / "available_frequencies") or "").split() if hz.isdigit()]
         floor, limit = (number_in(folder / name) for name in ("min_freq", "max_freq"))
         clocks.append(
-            Clock(
+            UnitClock(
                 unit=folder.name,
                 min_mhz=min(can, default=None),
                 max_mhz=max(can, default=None),

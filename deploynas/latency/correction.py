@@ -44,9 +44,10 @@ class IsolatedTable:
     block_ms: Ragged
 
     def terms(self, architecture: Architecture) -> dict[str, float]:
-        """The value of every term of a correction, summed over a network."""
-        blocks = [self.space.block(s, b, c) for s, b, c in architecture.blocks()]
-        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in architecture.blocks())
+        """The value of every term of a correction, summed over what a network really builds."""
+        blocks = _built_parts(architecture)
+        options = self.space.built_options(architecture)
+        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in options)
         return {
             "scale": isolated,
             "constant": 1.0,
@@ -66,8 +67,9 @@ class FittedCorrection:
         weight = {"scale": 1.0, "constant": 0.0, "per_block": 0.0, "per_element": 0.0, **self.coefficients}
 
         def corrected(s: int, b: int, c: int, isolated_ms: float) -> float:
-            elements = _elements(table.space.block(s, b, c))
-            return weight["scale"] * isolated_ms + weight["per_block"] + weight["per_element"] * elements
+            parts = table.space.option_parts(s, b, c)
+            elements = sum(map(_elements, parts))
+            return weight["scale"] * isolated_ms + weight["per_block"] * len(parts) + weight["per_element"] * elements
 
         blocks = tuple(
             tuple(tuple(corrected(s, b, c, ms) for c, ms in enumerate(row)) for b, row in enumerate(stage))
@@ -83,9 +85,9 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     if count == 0:
         return []
     rows = space.decisions.draw(CANDIDATES, rng)
-    for s, stage in enumerate(space.stages):
+    for s, group in enumerate(space.built_groups):
         # depth by depth at one end or the other: random networks are all much alike
-        rows[:, s] = rng.choice([0, len(stage.depths) - 1], size=CANDIDATES)
+        rows[:, s] = rng.choice([0, len(group.depths) - 1], size=CANDIDATES)
     candidates = dict.fromkeys([space.smallest(), space.heaviest(), *space.architectures(rows)])
     networks = list(candidates)
     # before anything is measured, what a block does (MACs) and what it moves stand for what it takes
@@ -100,9 +102,15 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     return [networks[i] for i in picked]
 
 
+def _built_parts(network: Architecture) -> list[Part]:
+    """What its decisions really build, each part as often as it is repeated."""
+    space = network.space
+    return [part for s, b, c in space.built_options(network) for part in space.option_parts(s, b, c)]
+
+
 def _features(network: Architecture) -> list[float]:
     network = network.at_its_size
-    blocks = [network.space.block(s, b, c) for s, b, c in network.blocks()]
+    blocks = _built_parts(network)
     return [Costs.of(network.space, network).macs, 1.0, float(len(blocks)), sum(_elements(block) for block in blocks)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from deploynas.blocks import Part
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.entry import Entry
-from deploynas.space import Architecture, Space, part_name
+from deploynas.space import Architecture, Space
 
 REFERENCES = 16
 REFERENCE_SPACE = "imagenet"  # for models that come without a space of ours
@@ -18,7 +18,7 @@ def network_entry(key: str, architecture: Architecture, forms: OperatorForms = D
 
 
 def part_entries(space: Space) -> dict[Part, Entry]:
-    """Fixed parts, and every distinct block geometry once, named after the first block that has it.
+    """Fixed parts, and every distinct geometry of an option once, named after the first option that has it.
 
     Where the input size is open, of every size; names then begin with it.
     """
@@ -28,11 +28,13 @@ def part_entries(space: Space) -> dict[Part, Entry]:
         prefix = "" if size is None else f"{size}/"
         for name, part in at_size.fixed_parts():
             entries.setdefault(part, Entry(key=prefix + name, kind="part", size=size))
-        for s, stage in enumerate(at_size.stages):
-            for b in range(stage.max_depth):
-                for c, config in enumerate(stage.configs):
-                    key = f"{prefix}{part_name(s, b)}/{config}"
-                    entries.setdefault(at_size.block(s, b, c), Entry(key=key, kind="block", block=(s, b, c), size=size))
+        for g, group in enumerate(at_size.built_groups):
+            for i, choice in enumerate(group.choices):
+                for o, option in enumerate(choice.options):
+                    for p, part in enumerate(at_size.option_parts(g, i, o)):
+                        key = f"{prefix}{choice.name}/{option.label}" + (f"/{p + 1}" if p else "")
+                        entry = Entry(key=key, kind="block", block=(g, i, o), repeat=p, size=size)
+                        entries.setdefault(part, entry)
     return entries
 
 

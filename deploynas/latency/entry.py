@@ -21,6 +21,7 @@ class Entry(BaseModel):
     key: str
     kind: Literal["part", "block", "network", "file"]
     block: tuple[int, int, int] | None = None  # stage, block, configuration
+    repeat: int = 0  # which of its parts, where it has several in a network
     size: int | None = None  # of the input, for parts of a space that leaves it open
     choices: list[list[int]] | None = None
     path: str | None = None
@@ -55,5 +56,5 @@ def parts_of(entry: Entry, space: Space) -> list[tuple[str, Part]]:
         return list(space.parts(space.architecture(entry.choices or [])))
     own = space if entry.size is None else space.at(entry.size)
     if entry.block:
-        return [("part", own.block(*entry.block))]
+        return [("part", own.option_parts(*entry.block)[entry.repeat])]
     return [("part", dict(own.fixed_parts())[entry.key.removeprefix(f"{entry.size}/")])]

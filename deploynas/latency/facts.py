@@ -25,6 +25,12 @@ class Facts(BaseModel):
     accelerator_free_bytes: int | None = None  # of the first GPU that says so
     conditions: Conditions = Conditions()  # a target with an earlier version tells none
 
+    def told(self, device: Device) -> dict[str, Any]:
+        """What a result says of the provider that it was measured on."""
+        environment = device.record.environment.get(device.precision, {})
+        defaults = device.provider_defaults(self.hardware.threads_of_all)
+        return {"provider": device.provider_name, "provider_defaults": {**defaults, **environment}}
+
     def provenance(self) -> dict[str, Any]:
         """What a result that is measured after this moment says of its machine."""
         return {

@@ -44,7 +44,7 @@ def need_of(entry: Entry, space: Space, device: Device) -> Need:
     """Weights and, for every session an arena of its own, the most activations alive at once, for the whole batch."""
     costs = combine(*(part_costs(part) for _, part in parts_of(entry, space)))
     activations = device.batch * costs.peak_memory_bytes
-    if device.record.memory == "host":
+    if not device.record.accelerator:
         return Need(WEIGHT_COPIES * costs.size_bytes + activations + SESSION_BYTES["host"])
     # weights once there, and while they are loaded once here
     return Need(costs.size_bytes + SESSION_BYTES["host"], costs.size_bytes + activations + SESSION_BYTES["accelerator"])

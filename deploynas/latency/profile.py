@@ -176,7 +176,7 @@ def _measure(work: _Work, path: Path, on_progress: OnProgress) -> LatencyTable:
             "duration_s": round(time.monotonic() - started, 1),
             "resumed": journal.resumed,
             **work.facts.provenance_until(work.target.facts()),
-            "provider": work.device.provider_name,
+            **work.facts.told(work.device),
             "elsewhere": work.device.host is not None,
             "seed": work.seed,
         },
@@ -278,10 +278,10 @@ def _isolated_tables(space: Space, latency_ms: dict[str, float]) -> list[Isolate
         fixed = sum(measured_ms(part) for _, part in at_size.fixed_parts())
         blocks = tuple(
             tuple(
-                tuple(measured_ms(at_size.block(s, b, c)) for c in range(len(stage.configs)))
-                for b in range(stage.max_depth)
+                tuple(sum(map(measured_ms, at_size.option_parts(g, i, o))) for o in range(len(choice.options)))
+                for i, choice in enumerate(group.choices)
             )
-            for s, stage in enumerate(at_size.stages)
+            for g, group in enumerate(at_size.built_groups)
         )
         tables.append(IsolatedTable(at_size, fixed, blocks))
     return tables

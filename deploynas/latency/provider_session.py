@@ -66,10 +66,7 @@ def prepare_process(device: Device) -> None:
 def provider_options(device: Device, model: Path) -> dict[str, str]:
     """What the provider is told, in its own spelling: its record's for this precision, then the device file's."""
     record = device.record
-    options = dict(record.options.get(device.precision, {}))
-    if record.own_threads:
-        options |= record.own_threads(thread_count(device), device.precision)
-    options |= device.provider_options
+    options = device.provider_defaults(thread_count(device)) | device.provider_options
     if record.model_prefix_option and record.model_prefix_option not in options:
         # its own key has tensor names and no weights: models whose nodes are called alike would share an engine
         options[record.model_prefix_option] = f"deploynas-{sha256_of(model)[:24]}"

@@ -228,7 +228,7 @@ class LatencyTable:
 
     def predict_rows(self, rows: np.ndarray) -> np.ndarray:
         """Of many networks at once, up to rounding."""
-        found, groups = np.empty(len(rows)), self.space.decisions.groups[: len(self.space.stages)]
+        found, groups = np.empty(len(rows)), self.space.built_groups
         active = self.space.decisions.active(rows)
         for i, own in enumerate(self.each_size()):
             there = rows[:, -1] == i if self.by_size else np.full(len(rows), True)
@@ -245,17 +245,18 @@ class LatencyTable:
         """
         if not self.by_size:
             return self.block_ms
-        stages = range(len(self.space.stages))
-        means = [np.mean([own.block_ms[s] for own in self.by_size], axis=0).tolist() for s in stages]
+        stages = range(len(self.space.built_groups))
+        rows_of = [zip(*(own.block_ms[s] for own in self.by_size), strict=True) for s in stages]
+        means = [[np.mean(rows, axis=0) for rows in of_stage] for of_stage in rows_of]
         whole = [own.mean_ms() for own in self.by_size]
-        return tuple(tuple(tuple(row) for row in stage) for stage in [*means, [whole]])
+        return tuple(tuple(tuple(map(float, row)) for row in stage) for stage in [*means, [whole]])
 
     def mean_ms(self) -> float:
         """Of a network whose decisions are drawn, at one input size."""
         total = self.fixed_ms
-        for stage, rows in zip(self.space.stages, self.block_ms, strict=True):
+        for group, rows in zip(self.space.built_groups, self.block_ms, strict=True):
             for b, row in enumerate(rows):
-                taking_part = sum(depth > b for depth in stage.depths) / len(stage.depths)
+                taking_part = sum(depth > b for depth in group.depths) / len(group.depths)
                 total += taking_part * float(np.mean(row))
         return total
 

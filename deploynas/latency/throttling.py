@@ -3,7 +3,7 @@ to mend before measuring."""
 
 from __future__ import annotations
 
-from deploynas.latency.conditions import GPU_LIMITS, Clock, Conditions, GpuConditions
+from deploynas.latency.conditions import GPU_LIMITS, Conditions, GpuConditions, UnitClock
 
 NOTICEABLE = 0.05  # of the clock; turbo clocks are never quite the same twice
 # these hold a GPU back; the others are somebody's settings
@@ -75,7 +75,7 @@ def _alarmed(before: Conditions, after: Conditions) -> list[str]:
     return [f"the board's firmware reports: {alarm}" for alarm in dict.fromkeys([*(after.alarms or []), *new])]
 
 
-def _slower(before: Clock, after: Clock) -> list[str]:
+def _slower(before: UnitClock, after: UnitClock) -> list[str]:
     if before.limit_mhz != after.limit_mhz or not before.now_mhz or not after.now_mhz:
         return []  # what is allowed has changed: that is said elsewhere
     if after.now_mhz >= (1 - NOTICEABLE) * before.now_mhz:
@@ -92,7 +92,7 @@ def _held_back(name: str, before: GpuConditions, after: GpuConditions) -> list[s
     ]
 
 
-def _pairs(before: list[Clock], after: list[Clock]) -> list[tuple[Clock, Clock]]:
+def _pairs(before: list[UnitClock], after: list[UnitClock]) -> list[tuple[UnitClock, UnitClock]]:
     later = {clock.unit: clock for clock in after}
     return [(clock, later[clock.unit]) for clock in before if clock.unit in later]
 

@@ -23,7 +23,6 @@ from deploynas.report.document import ReportFile
 from deploynas.report.html import html
 from deploynas.report.latency_words import served_words
 from deploynas.report.markdown import markdown
-from deploynas.space.notation import to_text
 from deploynas.training.batches import Batches
 
 
@@ -81,7 +80,7 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
         "schema_version": 1,
         "space": space.describe(),
         "space_hash": space.hash,
-        "architecture": to_text(architecture),
+        "architecture": str(architecture),
         "choices": [list(choice) for choice in architecture.choices],
     }
     write_json(stage / "architecture.json", document)

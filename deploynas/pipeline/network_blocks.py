@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.blocks import Part
-from deploynas.costs import Costs, part_costs
+from deploynas.costs import Costs, combine, part_costs
 from deploynas.latency.bench import BenchResult
 from deploynas.latency.breakdown import Share
 from deploynas.latency.table import LatencyTable
 from deploynas.report.document import BlockReport, ExpectedBlock, ExpectedNetwork
-from deploynas.space import Architecture
+from deploynas.space import Architecture, Piece
 
 
 def block_reports(architecture: Architecture, table: LatencyTable | None, bench: BenchResult) -> list[BlockReport]:
     shares = {share.name: share for share in bench.breakdown}
-    return [_block(name, part, ms, shares.get(name)) for name, part, ms in _priced_parts(architecture, table)]
+    return [_block(piece, ms, shares.get(piece.name)) for piece, ms in _priced(architecture, table)]
 
 
 def expected_network(architecture: Architecture, estimator: StoredEstimator, table: LatencyTable) -> ExpectedNetwork:
@@ -28,32 +27,35 @@ def expected_network(architecture: Architecture, estimator: StoredEstimator, tab
         macs=costs.macs,
         fixed_ms=table.at(architecture).fixed_ms,
         blocks=[
-            ExpectedBlock(name=name, text=part.words(), shape=_shape(part), predicted_ms=ms)
-            for name, part, ms in _priced_parts(architecture, table)
+            ExpectedBlock(name=piece.name, text=piece.parts[0].words(), shape=_shape(piece), predicted_ms=ms)
+            for piece, ms in _priced(architecture, table)
         ],
     )
 
 
-def _priced_parts(architecture: Architecture, table: LatencyTable | None) -> list[tuple[str, Part, float | None]]:
+def _priced(architecture: Architecture, table: LatencyTable | None) -> list[tuple[Piece, float | None]]:
     """In network order, with what the table says; it has no entries of fixed parts."""
-    decided, priced = architecture.blocks(), list[tuple[str, Part, float | None]]()
-    for name, part in architecture.space.parts(architecture):
-        ms = None
-        if part.role == "block":
-            s, b, c = next(decided)
-            ms = table.at(architecture).block_ms[s][b][c] if table else None
-        priced.append((name, part, ms))
-    return priced
+
+    def price(option: tuple[int, int, int] | None) -> float | None:
+        if option is None or table is None:
+            return None
+        g, i, o = option
+        return table.at(architecture).block_ms[g][i][o]
+
+    return [(piece, price(piece.option)) for piece in architecture.space.pieces(architecture)]
 
 
-def _shape(part: Part) -> str:
-    return f"{part.in_channels}→{part.out_channels} @ {part.height}×{part.width}"
+def _shape(piece: Piece) -> str:
+    """Of the first part, and how many there are."""
+    part, repeats = piece.parts[0], len(piece.parts)
+    shape = f"{part.in_channels}→{part.out_channels} @ {part.height}×{part.width}"
+    return shape if repeats == 1 else f"{shape}, in {repeats} cells"
 
 
-def _block(name: str, part: Part, predicted_ms: float | None, share: Share | None) -> BlockReport:
-    costs = part_costs(part)
+def _block(piece: Piece, predicted_ms: float | None, share: Share | None) -> BlockReport:
+    costs, part = combine(*map(part_costs, piece.parts)), piece.parts[0]
     return BlockReport(
-        name=name,
+        name=piece.name,
         kind=part.role,
         text=part.words(),
         in_channels=part.in_channels,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from deploynas.blocks import BlockConfig
 from deploynas.latency.table import LatencyTable
-from deploynas.space import Architecture, Space
-from deploynas.space.structure import Stage
+from deploynas.space import Architecture, Group, Option, Space
 
 CLOSE = 0.03  # predicted latencies that differ by less are the same
 DRAWN_AT_ONCE = 4000
@@ -20,11 +20,12 @@ def uniform_networks(space: Space) -> list[Architecture]:
     A stage that lacks a configuration takes its nearest one; a stage with fewer depths stops at its last. Where the
     input size is open, at every size.
     """
-    configs = dict.fromkeys(config for stage in space.stages for config in stage.configs)
-    steps = max(len(stage.depths) for stage in space.stages)
+    groups = space.built_groups
+    options = dict.fromkeys(option for group in groups for choice in group.choices for option in choice.options)
+    steps = max(len(group.depths) for group in groups)
     found = dict.fromkeys(
-        tuple((_nearest(stage, config),) * stage.depths[min(step, len(stage.depths) - 1)] for stage in space.stages)
-        for config in configs
+        tuple(_uniform(group, option, min(step, len(group.depths) - 1)) for group in groups)
+        for option in options
         for step in range(steps)
     )
     sizes = [[(i,)] for i in range(len(space.sizes))] or [[]]
@@ -55,12 +56,16 @@ def random_networks(
     return [space.architecture(choices) for choices in sorted(nearest, key=nearest.__getitem__)[:count]]
 
 
-def _nearest(stage: Stage, config: BlockConfig) -> int:
-    """The stage's configuration that differs in the fewest factors, and in those the least."""
+def _uniform(group: Group, option: Option, depth_index: int) -> tuple[int, ...]:
+    return tuple(_nearest(choice.options, option) for choice in group.choices[: group.depths[depth_index]])
 
-    def distance(other: BlockConfig) -> tuple[bool, int, float]:
-        wanted, own = config.factors(), other.factors()
-        gaps = [abs(wanted.get(name, 0.0) - own.get(name, 0.0)) for name in {**wanted, **own}]
-        return other.code != config.code, sum(gap > 0 for gap in gaps), sum(gaps)
 
-    return min(range(len(stage.configs)), key=lambda c: distance(stage.configs[c]))
+def _nearest(options: Sequence[Option], wanted: Option) -> int:
+    """The option that differs in the fewest factors, and in those the least."""
+
+    def distance(option: Option) -> tuple[bool, int, float]:
+        other, own = dict(wanted.factors), dict(option.factors)
+        gaps = [abs(other.get(name, 0.0) - own.get(name, 0.0)) for name in {**other, **own}]
+        return option.kind != wanted.kind, sum(gap > 0 for gap in gaps), sum(gaps)
+
+    return min(range(len(options)), key=lambda o: distance(options[o]))

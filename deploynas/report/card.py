@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from deploynas.provenance import DataRecord
 from deploynas.report.document import ReportFile
+from deploynas.report.drawing import notation_of
 from deploynas.report.gain_words import headline
 from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms
 from deploynas.report.markdown import PRECISION_COLUMNS, measured_lines, precision_rows, summary_rows, table_lines
@@ -110,13 +111,14 @@ def _training(data: DataRecord) -> list[str]:
 
 
 def _architecture(report: ReportFile) -> list[str]:
+    pieces = "node by node" if report.architecture.startswith("|") else "block by block"
     return [
         "## Architecture",
         "",
-        "timm's notation, block by block:",
+        f"{notation_of(report.architecture)}, {pieces}:",
         "",
         "```",
-        report.architecture.replace(" | ", "\n"),
+        report.architecture.replace(" | ", "\n").replace("+", "\n"),
         "```",
         "",
         "`report.html` shows it block by block; `manifest.json` has the SHA-256 of everything and the lineage.",

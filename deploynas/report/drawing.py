@@ -26,8 +26,9 @@ def legend(items: list[tuple[str, str]]) -> str:
 
 def colour(part: str) -> str:
     """Of a part, by its stage: `stage2/block1`, `stem`, `head`."""
-    match = re.match(r"stage(\d+)/", part)
-    number = (int(match[1]) - 1) % 5 + 1 if match else 6 if part == "head" else 0
+    match = re.match(r"stage(\d+)/block|edge\d+-(\d+)", part)
+    group = int(match[1] or match[2]) if match else 0  # the stage, or the node that the edge leads to
+    number = (group - 1) % 5 + 1 if group else 6 if part == "head" else 0
     return f"var(--s{number})"
 
 
@@ -59,8 +60,16 @@ def measured_name(report: ReportFile, point: MeasuredPoint) -> str:
     return "The shipped network, timed again beside others" if again else "Network of the frontier, measured"
 
 
+def notation_of(architecture: str) -> str:
+    """Whose notation a network is written in."""
+    return "NAS-Bench-201's notation" if architecture.startswith("|") else "timm's notation"
+
+
 def stages(architecture: str) -> tuple[str, ...]:
-    """The searched stages of a network, a line each: `1: k3 e6 · k5 e3 SE`."""
+    """The searched stages of a network, a line each: `1: k3 e6 · k5 e3 SE`; of a cell, its nodes."""
+    if architecture.startswith("|"):
+        nodes = [into.strip("|").replace("|", " · ") for into in architecture.split("+")]
+        return tuple(f"node {i + 1}: {into}" for i, into in enumerate(nodes))
     found = [stage.split() for stage in architecture.split(" | ")]
     searched = [blocks for blocks in found if blocks[0].startswith("ir_")]
     return tuple(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from deploynas.report.cell_picture import cell_picture
 from deploynas.report.document import BlockReport, ReportFile
-from deploynas.report.drawing import chips, colour, tip
+from deploynas.report.drawing import chips, colour, notation_of, tip
 from deploynas.report.numbers import NOTHING, count, ms, percent
 from deploynas.report.page import section
 from deploynas.report.whole import OUTSIDE, Whole, block_note
@@ -29,9 +30,10 @@ def network_section(report: ReportFile) -> str:
     rows = [head, *(_row(block, whole, scale) for block in report.blocks), _outside(whole, scale), _sum(whole)]
     return section(
         "The shipped network, measured block by block",
+        cell_picture(report.architecture),
         f'<div class="ribbon">{"".join(ribbon)}</div>' if ribbon else "",
         f'<div class="flow blocks">{"".join(rows)}</div>',
-        f"<details><summary>timm notation</summary><code>{escape(report.architecture)}</code></details>",
+        f"<details><summary>{notation_of(report.architecture)}</summary><code>{escape(report.architecture)}</code></details>",
         note=escape(note),
     )
 

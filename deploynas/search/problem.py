@@ -24,7 +24,7 @@ import numpy as np
 from deploynas.costs import ADDITIVE, RESOURCES, resource_table
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Space
-from deploynas.space.coefficients import Cost, Estimator, Objective, Priced, Unit, arrays, require_estimator
+from deploynas.space.coefficients import Cost, Estimator, Objective, Priced, Unit, arrays, padded, require_estimator
 
 UNITS: dict[str, Unit] = {"params": "count", "macs": "count", "size_bytes": "bytes", "peak_memory_bytes": "bytes"}
 
@@ -89,10 +89,10 @@ class Problem:
 
     @cached_property
     def allowed(self) -> tuple[np.ndarray, ...]:
-        """[stage] -> [block][configuration]: what the limits on a maximum leave to choose from."""
+        """[stage] -> [block][configuration]: what there is, and what the limits on a maximum leave of it."""
         assert not self.any_size, "what a block costs depends on the input size: `each_size`"
         groups = self.space.decisions.groups
-        allowed = [np.ones((len(group.choices), len(group.choices[0].options)), dtype=bool) for group in groups]
+        allowed = [padded([np.ones(len(choice.options)) for choice in group.choices]) > 0 for group in groups]
         for cost in self.costs:
             if cost.kind == "max":
                 for s, blocks in enumerate(cost.blocks):

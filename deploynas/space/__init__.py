@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from deploynas.space.architecture import Architecture, part_name
+from deploynas.space.cells import CellSpace
 from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
-from deploynas.space.structure import PRESETS, Space, Stage
+from deploynas.space.space import PRESETS, Piece, Space
+from deploynas.space.structure import Stage, StageSpace
 
 __all__ = [
     "PRESETS",
     "Architecture",
+    "CellSpace",
     "Choice",
     "Decisions",
     "Depths",
     "Group",
     "Option",
+    "Piece",
     "Ragged",
     "Space",
     "Stage",
+    "StageSpace",
     "part_name",
 ]

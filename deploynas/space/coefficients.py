@@ -23,7 +23,7 @@ from deploynas.errors import InputError
 from deploynas.space.architecture import Architecture
 from deploynas.space.decisions import Decisions, Depths, Ragged
 from deploynas.space.link import Link
-from deploynas.space.structure import Space
+from deploynas.space.space import Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -64,7 +64,7 @@ class Walk:
     walk for each depth.
     """
 
-    value: np.ndarray  # [block][configuration]
+    value: np.ndarray  # [block][configuration], 0 beyond the options of a block
     exits: tuple[Exit, ...]
 
 
@@ -85,7 +85,7 @@ class SeparableObjective(Objective):
         stages = []
         for s, group in enumerate(space.decisions.groups):
             exits = tuple(Exit(i, d, float(depth[s][i])) for i, d in enumerate(group.depths))
-            stages.append((Walk(np.array(block[s], dtype=float), exits),))
+            stages.append((Walk(padded(block[s]), exits),))
         return cls(float(base), tuple(stages))
 
     @classmethod
@@ -208,7 +208,7 @@ class CoupledObjective(Objective):
             blocks = [decisions.encoded_at[decisions.slices[column]] for column in columns]
             walks = []
             for i, depth in enumerate(group.depths):
-                worth = np.array([self.linear[block] + self.matrix[block, depths[i]] for block in blocks])
+                worth = padded([self.linear[block] + self.matrix[block, depths[i]] for block in blocks])
                 # the encoding gives blocks beyond the depth their first configuration
                 bonus = self.linear[depths[i]] + worth[depth:, 0].sum()
                 walks.append(Walk(worth[:depth], (Exit(i, depth, float(bonus)),)))
@@ -297,7 +297,7 @@ class Cost:
     kind: Literal["sum", "max"]
     unit: Unit
     fixed: float
-    blocks: tuple[np.ndarray, ...]  # [stage] -> [block][configuration], not negative
+    blocks: tuple[np.ndarray, ...]  # [stage] -> [block][configuration], not negative; 0 beyond a block's options
     budget: float = math.inf
     relative_error: float | None = None  # validated, of a prediction; None: not known (or exact, for a resource)
     # of a space that leaves the input size open, every block costs something else at every size: the cost at each, and
@@ -345,4 +345,12 @@ class Priced(Protocol):
 
 def arrays(blocks: Sequence[Sequence[Sequence[float]]]) -> tuple[np.ndarray, ...]:
     """Numbers indexed [stage][block][configuration], an array for each stage."""
-    return tuple(np.array(stage, dtype=float) for stage in blocks)
+    return tuple(padded(stage) for stage in blocks)
+
+
+def padded(rows: Sequence[Sequence[float] | np.ndarray]) -> np.ndarray:
+    """Rows of numbers as one array, with zeros where a row is shorter than the longest."""
+    found = np.zeros((len(rows), max((len(row) for row in rows), default=0)))
+    for own, row in zip(found, rows, strict=True):
+        own[: len(row)] = row
+    return found

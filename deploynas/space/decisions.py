@@ -29,10 +29,14 @@ Ragged = tuple[tuple[tuple[float, ...], ...], ...]  # [group][choice][option]
 
 @dataclass(frozen=True)
 class Option:
-    """Something to choose, for people, and what it is made of: options that share a level of a factor are alike."""
+    """Something to choose, for people, and what it is made of: options that share a level of a factor are alike.
+
+    Options of different kinds have nothing else to be compared by.
+    """
 
     label: str
     factors: tuple[tuple[str, float], ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)

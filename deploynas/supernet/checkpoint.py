@@ -10,7 +10,7 @@ from torch import nn
 
 from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint_file import read_checkpoint, write_checkpoint
-from deploynas.supernet.extraction import timm_model
+from deploynas.supernet.extraction import network_alone
 from deploynas.supernet.network import Supernet
 
 
@@ -36,5 +36,5 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     """Read either kind; the model comes back in evaluation mode."""
     saved = read_checkpoint(Path(path))
     one = saved.architecture
-    model = Supernet(saved.space, saved.file.kernel_rule) if one is None else timm_model(one)
+    model = Supernet(saved.space, saved.file.kernel_rule) if one is None else network_alone(one)
     return Checkpoint(saved.fill(model), saved.space, saved.architecture, saved.file.about, saved.file.weights_sha256)

@@ -1,8 +1,8 @@
-"""Any architecture as a stand-alone timm model, with weights out of a supernet, or back into it.
+"""Any architecture as a network on its own, with weights out of a supernet, or back into it.
 
-A sub-network's tensors are views of equally named supernet tensors: the first channels, the centre of a
-kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies into them. A kernel that
-matrices make out of a larger one is no view; it can be copied from, not into.
+Of stages of blocks that is a timm model. A sub-network's tensors are views of equally named supernet tensors: the first
+channels, the centre of a kernel, the statistics of its configuration. `extract` copies from the views, `insert` copies
+into them. A kernel that matrices make out of a larger one is no view; it can be copied from, not into.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from torch import Tensor, nn
 
 from deploynas.blocks import Part, kind_of
 from deploynas.errors import InputError
-from deploynas.space import Architecture, Space
+from deploynas.space import Architecture, CellSpace, StageSpace
 from deploynas.space.notation import to_arch_def
+from deploynas.space.structure import of_stages
 from deploynas.supernet.batch_norm import set_norm_eps
+from deploynas.supernet.cell_alone import CellNetwork
 from deploynas.supernet.network import Supernet
 
 MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
@@ -30,7 +32,7 @@ MAX_STRIDE = 32  # where timm's builder starts to dilate instead of striding
 
 def timm_model(architecture: Architecture) -> MobileNetV3:
     """A freshly initialised timm network of this architecture, built as timm builds its `hardcorenas_*`."""
-    space = architecture.space
+    space = of_stages(architecture.space)
     _require_timm_strides(space)
     se_layer = partial(SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=nn.ReLU, rd_round_fn=round_channels)
     model = MobileNetV3(
@@ -54,20 +56,33 @@ def timm_model(architecture: Architecture) -> MobileNetV3:
     return model
 
 
-def extract(supernet: Supernet, architecture: Architecture) -> MobileNetV3:
+def network_alone(architecture: Architecture) -> nn.Module:
+    """A freshly initialised network of this architecture, as its kind of space has it."""
+    match architecture.space:
+        case StageSpace():
+            return timm_model(architecture)
+        case CellSpace():
+            return CellNetwork(architecture)
+        case space:
+            raise InputError(f"no network for spaces such as `{space.name}`")
+
+
+def extract(supernet: Supernet, architecture: Architecture) -> nn.Module:
     """The sub-network with inherited weights; in evaluation mode it computes what the supernet does there."""
-    model = timm_model(architecture)
-    inherited = {name: view.detach().clone() for name, view in _views(supernet, architecture)}
+    supernet.space.require_member(architecture)
+    model = network_alone(architecture)
+    inherited = {name: view.detach().clone() for name, view in supernet.views(architecture)}
     counters = {name: value for name, value in model.state_dict().items() if name.endswith("num_batches_tracked")}
     model.load_state_dict({**counters, **inherited})
-    return model.train(supernet.training).to(supernet.conv_stem.weight.device)
+    return model.train(supernet.training).to(supernet.classifier.weight.device)
 
 
 @torch.no_grad()
 def insert(supernet: Supernet, architecture: Architecture, model: nn.Module) -> None:
-    """Write a timm model's weights (timm's own `hardcorenas_*`, or a fine-tuned one) into its path."""
+    """Write a network's weights (timm's own `hardcorenas_*`, or a fine-tuned one) into its path."""
+    supernet.space.require_member(architecture)
     state = model.state_dict()
-    views = dict(_views(supernet, architecture))
+    views = dict(supernet.views(architecture))
     wrong = [name for name in state if not name.endswith("num_batches_tracked") and name not in views]
     wrong += [name for name, view in views.items() if name not in state or state[name].shape != view.shape]
     if wrong:
@@ -92,23 +107,6 @@ def _require_views(supernet: Supernet, views: dict[str, Tensor]) -> None:
         )
 
 
-def _views(supernet: Supernet, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:
-    """timm's names for the sub-network's tensors, and where they are in the supernet."""
-    supernet.space.require_member(architecture)
-    stages, offset = supernet.stages, 1 if supernet.space.first else 0
-    own = {name: module for name, module in supernet.named_children() if name != "blocks"}
-    fixed = {
-        f"blocks.{i}": blocks for i, blocks in enumerate(supernet.blocks) if not offset <= i < offset + len(stages)
-    }
-    for prefix, module in {**own, **fixed}.items():
-        for name, tensor in module.state_dict(keep_vars=True).items():
-            if not name.endswith("num_batches_tracked"):
-                yield f"{prefix}.{name}", tensor.data
-    for s, b, c in architecture.blocks():
-        for name, view in stages[s][b].views(c):
-            yield f"blocks.{s + offset}.{b}.{name}", view.data
-
-
 def _in_timms_words(architecture: Architecture) -> list[list[str]]:
     """For timm's builder; a convolution of the same shape stands where a block is that timm does not have."""
     written = to_arch_def(architecture)
@@ -119,13 +117,13 @@ def _in_timms_words(architecture: Architecture) -> list[list[str]]:
 
 def _not_in_timm(architecture: Architecture) -> Iterator[tuple[int, int, Part]]:
     """Stage as timm counts it, number in the stage, and the part of every block that timm does not have."""
-    space = architecture.space
+    space = of_stages(architecture.space)
     for s, b, c in architecture.blocks():
         if not kind_of(architecture.config(s, b).code).in_timm:
             yield s + (1 if space.first else 0), b, space.block(s, b, c)
 
 
-def _require_timm_strides(space: Space) -> None:
+def _require_timm_strides(space: StageSpace) -> None:
     total = 2  # timm counts its stem as 2, whatever ours is
     for stride in [space.first.stride if space.first else 1, *(stage.stride for stage in space.stages)]:
         total *= stride

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from timm.models._efficientnet_blocks import SqueezeExcite
 from torch import nn
 
-# name of the operator within its part, the convolution or linear layer, the batch norm after it
-Layer = tuple[str, nn.Module, nn.Module | None]
+# name of the operator within its part, the convolution or linear layer (None: only a norm), the batch norm after it
+Layer = tuple[str, nn.Module | None, nn.Module | None]
 
 
 def squeeze_layers(se: nn.Module) -> Iterator[Layer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import torch
 
@@ -16,7 +15,7 @@ def with_classes(space: Space, classes: int) -> Space:
     if classes == space.classes:
         return space
     name = re.sub(r"-\d+-classes$", "", space.name)
-    return replace(space, name=f"{name}-{classes}-classes", classes=classes)
+    return space.renamed(f"{name}-{classes}-classes", classes)
 
 
 @torch.no_grad()

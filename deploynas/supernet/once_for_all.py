@@ -17,10 +17,11 @@ from torch import Tensor
 
 from deploynas.errors import InputError
 from deploynas.space import Space
+from deploynas.space.structure import of_stages
 from deploynas.supernet.inverted_residual import ElasticInvertedResidual
 from deploynas.supernet.kernels import KernelRule
-from deploynas.supernet.network import Supernet
 from deploynas.supernet.new_classes import with_classes
+from deploynas.supernet.stage_network import StageSupernet
 from deploynas.supernet.torch_file import read_state_dict
 
 # preset of the space: name of the public supernet
@@ -39,12 +40,12 @@ _SPELLINGS = (
 )
 
 
-def read_once_for_all(path: Path) -> Supernet:
+def read_once_for_all(path: Path) -> StageSupernet:
     """The supernet of a checkpoint file; an error says what is missing, unknown or of another shape."""
     tensors = _by_one_spelling(read_state_dict(path), path)
     kernel_rule: KernelRule = "matrices" if any(name.endswith("_matrix") for name in tensors) else "centre"
     space = _space_of(tensors, kernel_rule, path)
-    supernet = Supernet(space, kernel_rule)
+    supernet = StageSupernet(space, kernel_rule)
     with torch.no_grad():
         for name, slot in _slots(supernet):
             value = tensors[name].value
@@ -131,7 +132,7 @@ def _space_of(tensors: Mapping[str, _Named], kernel_rule: KernelRule, path: Path
 
 def _compare(public: str, space: Space, kernel_rule: KernelRule, tensors: Mapping[str, _Named]) -> _Comparison:
     with torch.device("meta"):  # shapes without memory
-        wanted = {name: _shape(name, slot) for name, slot in _slots(Supernet(space, kernel_rule))}
+        wanted = {name: _shape(name, slot) for name, slot in _slots(StageSupernet(space, kernel_rule))}
     there = {name: tuple(named.value.shape) for name, named in tensors.items()}
     shared = [name for name in wanted if name in there]
     misshapen = [name for name in shared if there[name] != wanted[name]]
@@ -163,7 +164,7 @@ def _first(names: Sequence[str]) -> str:
 # -- which tensor is which ---------------------------------------------------------------------------
 
 
-def _slots(supernet: Supernet) -> Iterator[tuple[str, Tensor]]:
+def _slots(supernet: StageSupernet) -> Iterator[tuple[str, Tensor]]:
     """Every tensor of the supernet by the name that Once-for-all has for it."""
     blocks: Any = supernet.blocks
     hidden: Any = supernet.conv_head
@@ -175,7 +176,7 @@ def _slots(supernet: Supernet) -> Iterator[tuple[str, Tensor]]:
     for number, block in enumerate(searched, start=1):
         assert isinstance(block, ElasticInvertedResidual), "Once-for-all's MobileNets have no other kind of block"
         yield from _block_slots(f"blocks.{number}.conv", block)
-    if supernet.space.head_hidden:
+    if of_stages(supernet.space).head_hidden:
         yield from _layer("final_expand_layer", last.conv, last.bn1)
         yield "feature_mix_layer.conv.weight", hidden.weight
     else:

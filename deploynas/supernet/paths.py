@@ -36,8 +36,9 @@ class RandomPaths:
 
 
 def block_choices(space: Space, paths: Tensor) -> list[list[Tensor]]:
-    """[stage][block]: every image's configuration there, or INACTIVE where its depth does not reach."""
+    """[group][choice]: every image's option there, or INACTIVE where its depth does not reach."""
     decisions, rows = space.decisions, paths.cpu().numpy()
     decisions.require_rows(rows)
     chosen = torch.from_numpy(np.where(decisions.counts(rows), rows, INACTIVE).T.astype(np.int64, order="C"))
-    return [[chosen[decisions.column(s, b)] for b in range(stage.max_depth)] for s, stage in enumerate(space.stages)]
+    groups = space.built_groups
+    return [[chosen[decisions.column(g, i)] for i in range(len(group.choices))] for g, group in enumerate(groups)]

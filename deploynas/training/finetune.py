@@ -18,7 +18,7 @@ from deploynas.progress import OnProgress, silent
 from deploynas.provenance import NetworkLineage
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, save_network
-from deploynas.supernet.extraction import extract, timm_model
+from deploynas.supernet.extraction import extract, network_alone
 from deploynas.supernet.input_size import at_one_size, for_any_size
 from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
@@ -140,7 +140,7 @@ class _Run:
     def _start(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)
         if self.task.from_scratch:
-            model = timm_model(self.architecture).to(self.group.device)
+            model = network_alone(self.architecture).to(self.group.device)
         else:
             model = extract(self.supernet.to(self.group.device), self.architecture)
         return for_any_size(model, self.architecture)  # images come as large as the teacher wants them

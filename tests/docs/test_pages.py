@@ -17,6 +17,7 @@ from deploynas.accuracy.estimator_file import estimator_class
 from deploynas.accuracy.registry import ESTIMATORS
 from deploynas.cli import group
 from deploynas.device import Device
+from deploynas.space.cell_schema import CellSpaceFile
 from deploynas.space.schema import SpaceFile
 from deploynas.training.recipe import Recipe
 
@@ -95,7 +96,11 @@ def written_keys(document: object) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("number, model", [(0, SpaceFile), (1, Device), (2, Recipe)], ids=["space", "device", "recipe"])
+@pytest.mark.parametrize(
+    "number, model",
+    [(0, SpaceFile), (1, CellSpaceFile), (2, Device), (3, Recipe)],
+    ids=["space", "cells", "device", "recipe"],
+)
 def test_a_format_is_shown_whole_and_explained_key_by_key(number: int, model: type[BaseModel]) -> None:
     example = yaml.safe_load([block for block in blocks(FORMATS) if block.language == "yaml"][number].text)
     model.model_validate(example)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from machine_files import SYS_CPU, clocks, running_on, topology, written
 
-from deploynas.latency.conditions import Clock, Conditions, GpuConditions, conditions_here
+from deploynas.latency.conditions import Conditions, GpuConditions, UnitClock, conditions_here
 from deploynas.latency.machine_changes import changes, slowed_down
 from deploynas.latency.throttling import changed, doubts, throttled
 
@@ -158,7 +158,7 @@ def test_what_to_mend_before_measuring(tmp_path: Path) -> None:
         "`sudo cpupower frequency-set -g performance`"
     ]
     assert doubts(at(tmp_path / "steady", clocks(range(2), 600, 1500, 1500, "performance"))) == []
-    own = Clock(unit="cores 0-1", driver="intel_pstate", governor="powersave", max_mhz=4000, limit_mhz=4000)
+    own = UnitClock(unit="cores 0-1", driver="intel_pstate", governor="powersave", max_mhz=4000, limit_mhz=4000)
     assert doubts(Conditions(clocks=[own])) == []
     capped = own.model_copy(update={"limit_mhz": 2000})
     assert doubts(Conditions(clocks=[capped])) == ["cores 0-1 may have 2000 MHz at most, of 4000"]
@@ -213,7 +213,7 @@ def test_changes_between_two_results() -> None:
         "accelerators": [],
     }
 
-    def result(versions: dict, clock: Clock, provider: str = "CUDAExecutionProvider", **hardware: object) -> dict:
+    def result(versions: dict, clock: UnitClock, provider: str = "CUDAExecutionProvider", **hardware: object) -> dict:
         conditions = Conditions(clocks=[clock]).model_dump(exclude_defaults=True)
         return {
             "provider": provider,
@@ -222,7 +222,10 @@ def test_changes_between_two_results() -> None:
             "conditions_before": conditions,
         }
 
-    steady, lazy = Clock(unit="cores 0-7", governor="performance"), Clock(unit="cores 0-7", governor="powersave")
+    steady, lazy = (
+        UnitClock(unit="cores 0-7", governor="performance"),
+        UnitClock(unit="cores 0-7", governor="powersave"),
+    )
     old = {"onnxruntime": "1.23.0", "nvidia-cudnn-cu12": "9.1.0", "tensorrt": "10.1", "numpy": "1.26", "onnx": "1.16"}
     new = {"onnxruntime": "1.24.1", "nvidia-cudnn-cu12": "9.5.0", "numpy": "2.0", "onnx": "1.17"}
     before = result(old, steady, drivers={"nvidia": "535.104.05"})
@@ -243,7 +246,7 @@ def test_changes_between_two_results() -> None:
 
 def test_what_a_result_says_of_the_time_it_was_measured_in() -> None:
     cool, hot = GpuConditions(limits=[]), GpuConditions(limits=["heat"])
-    clock = Clock(unit="cores 0-3", now_mhz=2400)
+    clock = UnitClock(unit="cores 0-3", now_mhz=2400)
 
     def record(provider: str) -> dict:
         before = Conditions(clocks=[clock], gpus=[cool], throttle_count=3)
@@ -270,7 +273,7 @@ def test_the_gpu_of_a_board_and_clocks_that_are_held(tmp_path: Path) -> None:
         f"{SYS_CPU}/cpu0/cpufreq/scaling_min_freq": 600_000,
     }
     before = at(tmp_path, {**clocks(range(1), 600, 1500, 600), **free})
-    assert before.clocks[1] == Clock(
+    assert before.clocks[1] == UnitClock(
         unit="17000000.gpu", min_mhz=306, max_mhz=1020, floor_mhz=306, limit_mhz=1020, governor="nvhost_podgov"
     )
     held = {f"{folder}/min_freq": 1_020_000_000, f"{SYS_CPU}/cpu0/cpufreq/scaling_min_freq": 1_500_000}
