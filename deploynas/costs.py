@@ -7,6 +7,7 @@ shortcut, are alive while it runs, and that activations work in place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,23 +42,32 @@ def combine(*costs: Costs) -> Costs:
         params=sum(c.params for c in costs),
         macs=sum(c.macs for c in costs),
         size_bytes=sum(c.size_bytes for c in costs),
-        peak_memory_bytes=max(c.peak_memory_bytes for c in costs),
+        peak_memory_bytes=max((c.peak_memory_bytes for c in costs), default=0),
     )
 
 
 def resource_table(space: Space, resource: str) -> tuple[float, list[list[list[float]]]]:
-    """(fixed parts, [stage][block][configuration]) of one resource, in the form of a latency table."""
+    """(fixed parts, [group][choice][option]) of one resource, in the form of a latency table.
+
+    Where a space builds several decisions into one part, the peak is that of its fullest part, whatever is decided.
+    """
     if resource not in RESOURCES:
         raise InputError(f"no resource `{resource}`", hint=f"one of {', '.join(RESOURCES)}, or a latency table")
-    fixed = getattr(combine(*(part_costs(part) for _, part in space.fixed_parts())), resource)
+
+    def together(parts: Sequence[Part]) -> float:
+        return float(getattr(combine(*map(part_costs, parts)), resource))
+
+    fixed = [part for _, part in space.fixed_parts()]
+    if resource not in ADDITIVE:
+        fixed += space.joint_parts()
     blocks = [
         [
-            [float(getattr(part_costs(space.block(s, b, c)), resource)) for c in range(len(stage.configs))]
-            for b in range(stage.max_depth)
+            [together(space.option_parts(g, i, o)) for o in range(len(choice.options))]
+            for i, choice in enumerate(group.choices)
         ]
-        for s, stage in enumerate(space.stages)
+        for g, group in enumerate(space.built_groups)
     ]
-    return float(fixed), blocks
+    return together(fixed), blocks
 
 
 @lru_cache(maxsize=4096)
@@ -72,7 +82,7 @@ class _Counter:
 
     def __init__(self) -> None:
         self._params = self._macs = self._folded = 0
-        self._steps: list[tuple[tuple[Tensor, ...], Tensor | None]] = []  # what an operator reads, what it makes
+        self._steps: list[_Step] = []
 
     def conv(
         self,
@@ -85,17 +95,26 @@ class _Counter:
         depthwise: bool = False,
         activation: str | None = None,
         norm: bool = True,
+        bias: bool = True,
     ) -> Tensor:
         y = Tensor(name, out_channels, strided(x.height, stride), strided(x.width, stride))
         weights = kernel**2 * out_channels * (1 if depthwise else x.channels)
         # folding turns a batch norm, scale and shift, into a bias
-        self._count(weights, 2 * out_channels if norm else out_channels, out_channels, y.height * y.width)
+        biases = out_channels if bias else 0
+        self._count(weights, 2 * biases if norm else biases, biases, y.height * y.width)
         return self._step((x,), y)
 
     def linear(self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True) -> Tensor:
         biases = outputs if bias else 0
         self._count(x.channels * outputs, biases, biases, 1)
         return self._step((x,), Tensor(name, outputs))
+
+    def relu(self, name: str, x: Tensor) -> Tensor:
+        return self._step((x,), Tensor(name, x.channels, x.height, x.width), in_place=True)
+
+    def norm(self, name: str, x: Tensor, *, activation: str | None = None) -> Tensor:
+        self._count(0, 2 * x.channels, 2 * x.channels, 0)  # a factor and a bias, like any batch norm without MACs
+        return self._step((x,), Tensor(name, x.channels, x.height, x.width))
 
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         return self._step((x,), Tensor(name, x.channels, strided(x.height, stride), strided(x.width, stride)))
@@ -107,8 +126,10 @@ class _Counter:
         return x
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        self._steps.append(((x, y), None))  # into y
-        return y
+        return self._step((x, y), Tensor(name, x.channels, x.height, x.width), in_place=True)
+
+    def zeros(self, name: str, x: Tensor) -> Tensor:
+        return self._step((x,), Tensor(name, x.channels, x.height, x.width), in_place=True)
 
     def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
         # the product is a new tensor; the gate, one number a channel, is nothing beside it
@@ -123,18 +144,28 @@ class _Counter:
         self._folded += weights + folded
         self._macs += weights * pixels
 
-    def _step(self, reads: tuple[Tensor, ...], makes: Tensor) -> Tensor:
-        self._steps.append((reads, makes))
+    def _step(self, reads: tuple[Tensor, ...], makes: Tensor, in_place: bool = False) -> Tensor:
+        self._steps.append(_Step(reads, makes, in_place))
         return makes
 
     def _peak(self) -> int:
         """The most elements that are alive at once: an operator's own, and what a later one still reads."""
-        last_read = {x.name: i for i, (reads, _) in enumerate(self._steps) for x in reads}
+        last_read = {x.name: i for i, step in enumerate(self._steps) for x in step.reads}
         peak, waiting = 0, dict[str, int]()
-        for i, (reads, makes) in enumerate(self._steps):
-            waiting |= {x.name: x.elements for x in reads}
-            peak = max(peak, sum(waiting.values()) + (makes.elements if makes else 0))
-            if makes:
-                waiting[makes.name] = makes.elements
+        for i, step in enumerate(self._steps):
+            waiting |= {x.name: x.elements for x in step.reads}
+            over = [x for x in step.reads if last_read[x.name] == i and x.elements == step.makes.elements]
+            own = 0 if step.in_place and over else step.makes.elements
+            peak = max(peak, sum(waiting.values()) + own)
+            waiting[step.makes.name] = step.makes.elements
             waiting = {name: size for name, size in waiting.items() if last_read.get(name, -1) > i}
         return peak
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operator: what it reads and makes, and whether it may write over what nothing reads after it."""
+
+    reads: tuple[Tensor, ...]
+    makes: Tensor
+    in_place: bool

@@ -67,6 +67,17 @@ def read_yaml(path: Path, model: type[Model]) -> Model:
     return model.model_validate(data)
 
 
+def read_yaml_value(path: Path, key: str) -> object:
+    """One value of a hand-written file, to tell which model reads it; None where it has none, or is no mapping."""
+    import yaml
+
+    try:
+        data = yaml.safe_load(_read_text(path))
+    except yaml.YAMLError:
+        return None  # whoever reads the whole file says what is wrong
+    return data.get(key) if isinstance(data, dict) else None
+
+
 def read_schema(path: Path) -> str | None:
     """Which of our schemas a JSON file says it has."""
     data = _json_document(path)

@@ -49,3 +49,31 @@ stages:
   - {out: 16, stride: 2, activation: hard_swish, depths: [1, 2], ratios: [1, 2], kernels: [3], se: [0]}
 head: {features: 32, activation: hard_swish}
 """
+
+# cells of three nodes, few enough to try all 64
+CELLS = """
+kind: cell
+name: cells
+input: {channels: 1, height: 8, width: 12}
+classes: 3
+stages: [{channels: 2, cells: 1}, {channels: 4, cells: 2}]
+nodes: 3
+operations: [none, skip_connect, nor_conv_3x3, avg_pool_3x3]
+"""
+
+# edges of their own: one is missing, and one has other operations than the rest
+RAGGED_CELLS = """
+kind: cell
+name: ragged-cells
+input: {channels: 2, height: 8, width: 8}
+classes: 3
+stem: {stride: 2}
+stages: [{channels: 4, cells: 2}, {channels: 8, cells: 1}]
+nodes: 4
+operations: [none, skip_connect, nor_conv_1x1]
+edges:
+  - {source: 0, target: 1}
+  - {source: 0, target: 2, operations: [nor_conv_5x5, avg_pool_3x3]}
+  - {source: 1, target: 2, operations: [skip_connect]}
+  - {source: 2, target: 3, operations: [nor_conv_3x3, skip_connect, none, avg_pool_5x5, nor_conv_7x7]}
+"""

@@ -18,7 +18,7 @@ class Stem:
     in_channels: int
     out_channels: int
     stride: int
-    activation: str
+    activation: str | None
     height: int
     width: int
 

@@ -38,9 +38,10 @@ class Operators(Protocol):
         depthwise: bool = False,
         activation: str | None = None,
         norm: bool = True,
+        bias: bool = True,
     ) -> Tensor:
         """A convolution with padding kernel // 2. `norm`: trained with batch norm, which is folded into it; else it has
-        a bias of its own.
+        a bias of its own, or not even that.
         """
         ...
 
@@ -48,8 +49,16 @@ class Operators(Protocol):
         self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True
     ) -> Tensor: ...
 
+    def relu(self, name: str, x: Tensor) -> Tensor:
+        """On its own, where no convolution before it can take it in."""
+        ...
+
+    def norm(self, name: str, x: Tensor, *, activation: str | None = None) -> Tensor:
+        """Batch norm that no convolution before it takes in: a factor and a bias for each channel."""
+        ...
+
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
-        """The mean over a window, without what the padding of kernel // 2 adds."""
+        """The mean over a window, without what the padding adds: (kernel - 1) // 2, which is none for a kernel of 2."""
         ...
 
     def global_pool(self, name: str, x: Tensor) -> Tensor: ...
@@ -59,6 +68,10 @@ class Operators(Protocol):
         ...
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor: ...
+
+    def zeros(self, name: str, x: Tensor) -> Tensor:
+        """As many zeros as x has numbers: what is left where nothing of x goes on."""
+        ...
 
     def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:
         """x times a gate per channel."""

@@ -16,7 +16,6 @@ from deploynas.graph.operator_forms import DEFAULT_FORMS, OperatorForms
 from deploynas.graph.quantized import QuantizedWriter, Ranges
 from deploynas.graph.writer import OPSET, GraphWriter, WeightSource
 from deploynas.space import Architecture, Space
-from deploynas.space.notation import to_text
 
 INPUT = "input"
 OUTPUT = "logits"
@@ -67,7 +66,7 @@ def network(
 
 def network_metadata(space: Space, architecture: Architecture) -> dict[str, str]:
     """What a graph says about where it came from."""
-    return {"space": space.name, "space_hash": space.hash, "architecture": to_text(architecture)}
+    return {"space": space.name, "space_hash": space.hash, "architecture": str(architecture)}
 
 
 def block(
@@ -80,7 +79,7 @@ def block(
     *,
     precision: str = "fp32",
 ) -> onnx.ModelProto:
-    """Block b of stage s with configuration c (all counted from 0), alone."""
+    """Block b of stage s with configuration c (all counted from 0), alone; of a cell, edge b with operation c."""
     return chain([("part", space.block(s, b, c))], weights, Form(batch, precision))
 
 

@@ -84,6 +84,13 @@ class QuantizedWriter(GraphWriter):
         self._scales[read] = 1 / 255
         return Tensor(read, x.channels, x.height, x.width)
 
+    def relu(self, name: str, x: Tensor) -> Tensor:
+        return self._quantized(super().relu(name, self._entering(x)), "relu")
+
+    def zeros(self, name: str, x: Tensor) -> Tensor:
+        # any range holds zero; that of a gate does not collapse, as a calibrated one would
+        return self._quantized(super().zeros(name, self._entering(x)), "gate")
+
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         return self._quantized(super().average_pool(name, self._entering(x), kernel, stride), "linear")
 

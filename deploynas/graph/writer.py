@@ -48,9 +48,10 @@ class GraphWriter:
         depthwise: bool = False,
         activation: str | None = None,
         norm: bool = True,  # folded into weight and bias, which a convolution without it has too
+        bias: bool = True,
     ) -> Tensor:
         shape = (out_channels, 1 if depthwise else x.channels, kernel, kernel)
-        inputs = [x.name, *self._parameters(name, shape, x.name)]
+        inputs = [x.name, *self._parameters(name, shape, x.name, bias)]
         self._node(
             "Conv",
             name,
@@ -108,8 +109,17 @@ class GraphWriter:
             raise InputError(f"no activation `{activation}`")
         return Tensor(name, x.channels, x.height, x.width)
 
+    def relu(self, name: str, x: Tensor) -> Tensor:
+        self._node("Relu", name, [x.name])
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def norm(self, name: str, x: Tensor, *, activation: str | None = None) -> Tensor:
+        # as a convolution that sees one pixel of one channel: it stays in the runtime's blocked layout, and takes the
+        # activation in
+        return self.conv(name, x, x.channels, depthwise=True, activation=activation)
+
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
-        window = {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [kernel // 2] * 4}
+        window = {"kernel_shape": [kernel, kernel], "strides": [stride, stride], "pads": [(kernel - 1) // 2] * 4}
         self._node("AveragePool", name, [x.name], **window)
         return Tensor(name, x.channels, strided(x.height, stride), strided(x.width, stride))
 
@@ -131,6 +141,11 @@ class GraphWriter:
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         self._node("Add", name, [x.name, y.name])
+        return Tensor(name, x.channels, x.height, x.width)
+
+    def zeros(self, name: str, x: Tensor) -> Tensor:
+        # a product, since a constant would not know the batch
+        self._node("Mul", name, [x.name, self._scalar("zero", 0.0)])
         return Tensor(name, x.channels, x.height, x.width)
 
     def scale(self, name: str, x: Tensor, gate: Tensor) -> Tensor:

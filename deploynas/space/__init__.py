@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from deploynas.space.architecture import Architecture, part_name
+from deploynas.space.cells import CellSpace
 from deploynas.space.decisions import Choice, Decisions, Depths, Group, Option, Ragged
-from deploynas.space.structure import PRESETS, Space, Stage
+from deploynas.space.space import PRESETS, Space
+from deploynas.space.structure import Stage, StageSpace
 
 __all__ = [
     "PRESETS",
     "Architecture",
+    "CellSpace",
     "Choice",
     "Decisions",
     "Depths",
@@ -17,5 +20,6 @@ __all__ = [
     "Ragged",
     "Space",
     "Stage",
+    "StageSpace",
     "part_name",
 ]

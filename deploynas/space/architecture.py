@@ -11,15 +11,15 @@ from deploynas.blocks import BlockConfig
 from deploynas.space.decisions import Choices
 
 if TYPE_CHECKING:
-    from deploynas.space.structure import Space
+    from deploynas.space.space import Space
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One network of a space. `str()` is timm's notation; `Architecture.parse` reads it back."""
+    """One network of a space. `str()` is the notation of its kind of space; `Architecture.parse` reads it back."""
 
     space: Space
-    choices: Choices  # choices[s][b]: index into space.stages[s].configs; behind them the input size, if it is open
+    choices: Choices  # choices[g][i]: index of an option; behind them the input size, if it is open
 
     def __post_init__(self) -> None:
         self.space.decisions.require_choices(self.choices)
@@ -33,24 +33,24 @@ class Architecture:
         return self.space is other.space or self.space == other.space
 
     def __str__(self) -> str:
-        from deploynas.space.notation import to_text
-
-        return to_text(self)
+        return self.space.text(self)
 
     def __repr__(self) -> str:
         return f"Architecture({self.space.name}: {self})"
 
     @classmethod
     def parse(cls, text: str, space: Space) -> Architecture:
-        """Read timm's notation (our own `str()`, or timm's nested lists), Once-for-all's JSON, or choices."""
+        """Read the notation of the space (what `str()` writes, for stages timm's nested lists and Once-for-all's JSON
+        too), or choices.
+        """
         from deploynas.space.written_forms import read
 
         return read(text, space)
 
     @property
     def stages(self) -> Choices:
-        """The choices of blocks, without that of the input size."""
-        return self.choices[: len(self.space.stages)]
+        """The choices of what is built, without that of the input size."""
+        return self.choices[:-1] if self.space.sizes else self.choices
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -68,10 +68,10 @@ class Architecture:
         return Architecture(space.at(space.sizes[self.size_index]), self.stages) if space.sizes else self
 
     def config(self, s: int, b: int) -> BlockConfig:
-        return self.space.stages[s].configs[self.choices[s][b]]
+        return self.space.config(s, self.choices[s][b])
 
     def blocks(self) -> Iterator[tuple[int, int, int]]:
-        """(stage, block, configuration) of every block that takes part, in network order."""
+        """(group, choice, option) of every choice that takes part, in network order: of stages, their blocks."""
         return ((s, b, c) for s, stage in enumerate(self.stages) for b, c in enumerate(stage))
 
 

@@ -23,7 +23,7 @@ from deploynas.errors import InputError
 from deploynas.space.architecture import Architecture
 from deploynas.space.decisions import Decisions, Depths, Ragged
 from deploynas.space.link import Link
-from deploynas.space.structure import Space
+from deploynas.space.space import Space
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -12,14 +12,14 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from deploynas.blocks import KINDS, kind_of
 from deploynas.blocks.geometry import timm_code
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
-    from deploynas.space import Architecture, Space
+    from deploynas.space import Architecture, StageSpace
 
 _OPTION = re.compile(r"(se|[rksec])(\d+(?:\.\d+)?)$|n([a-z][a-z0-9])$")
 _FIXED = ("ds", "cn")
@@ -27,7 +27,7 @@ _FIXED = ("ds", "cn")
 
 def to_arch_def(architecture: Architecture) -> list[list[str]]:
     """The nested lists that timm's `decode_arch_def` reads."""
-    space = architecture.space
+    space = cast("StageSpace", architecture.space)
     stages = [[space.first.notation()]] if space.first else []
     for s, choice in enumerate(architecture.stages):
         stages.append([architecture.config(s, b).notation(space.place(s, b)) for b in range(len(choice))])
@@ -36,11 +36,11 @@ def to_arch_def(architecture: Architecture) -> list[list[str]]:
 
 def to_text(architecture: Architecture) -> str:
     text = " | ".join(" ".join(stage) for stage in to_arch_def(architecture))
-    space = architecture.space
+    space = cast("StageSpace", architecture.space)
     return f"{text} @{space.sizes[architecture.size_index]}" if space.sizes else text
 
 
-def from_text(text: str, space: Space) -> Architecture:
+def from_text(text: str, space: StageSpace) -> Architecture:
     """Parse a network of the space; the fixed parts may be left out, and are checked when they are there."""
     blocks_text, at, size = text.partition("@")
     stages = _searched_stages(_nested(blocks_text), space)
@@ -56,7 +56,7 @@ def from_text(text: str, space: Space) -> Architecture:
     return space.architecture([*choices, *_size_choice(space, size if at else None)])
 
 
-def _size_choice(space: Space, text: str | None) -> list[list[int]]:
+def _size_choice(space: StageSpace, text: str | None) -> list[list[int]]:
     """The choice of the input size, as the last one of a network; none where there is nothing to choose."""
     if not space.sizes and text is None:
         return []
@@ -98,7 +98,7 @@ def _nested(text: str) -> list[list[str]]:
     return grouped
 
 
-def _searched_stages(stages: list[list[str]], space: Space) -> list[list[str]]:
+def _searched_stages(stages: list[list[str]], space: StageSpace) -> list[list[str]]:
     """Without the fixed parts, after checking that they are this space's."""
     stages = [stage for stage in stages if stage]
     if stages and stages[0][0].startswith("ds"):
@@ -153,7 +153,7 @@ def _repeated(text: str) -> list[_Written]:
     return [block, *[block.without_stride()] * (int(block.numbers.get("r", 1)) - 1)]
 
 
-def _config_index(space: Space, s: int, b: int, block: _Written) -> int:
+def _config_index(space: StageSpace, s: int, b: int, block: _Written) -> int:
     stage, place, where = space.stages[s], space.place(s, b), f"stage {s + 1}, block {b + 1}"
     for key, value in (("s", place.stride), ("c", place.out_channels)):
         if block.numbers.get(key, value) != value:

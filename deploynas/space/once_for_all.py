@@ -11,17 +11,17 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
-    from deploynas.space import Architecture, Space
+    from deploynas.space import Architecture, StageSpace
 
 LISTS, OPTIONAL = ("ks", "e", "d"), ("r", "wid")
 
 
-def from_json(text: str, space: Space) -> Architecture:
+def from_json(text: str, space: StageSpace) -> Architecture:
     """Parse a network of the space; a Python dictionary as `str()` prints it is read too."""
     given = _mapping(text)
     _require_keys(given)
@@ -47,7 +47,7 @@ def from_json(text: str, space: Space) -> Architecture:
 
 def to_json(architecture: Architecture) -> str:
     """The inverse of `from_json`: what `set_active_subnet` of Once-for-all's own code takes."""
-    space = architecture.space
+    space = cast("StageSpace", architecture.space)
     kernels, ratios = list[float](), list[float]()
     for s, stage in enumerate(space.stages):
         named = {c: pair for pair, c in _configurations(space, s).items()}
@@ -93,7 +93,7 @@ def _require_keys(given: dict[object, object]) -> None:
         )
 
 
-def _size_choice(given: object, space: Space) -> list[list[int]]:
+def _size_choice(given: object, space: StageSpace) -> list[list[int]]:
     """What stands behind the choices of the stages where the input size is open; nothing where there is one.
 
     `r` is a number, or a list with one number, or with the same one for every stage.
@@ -108,7 +108,7 @@ def _size_choice(given: object, space: Space) -> list[list[int]]:
     return [[open_sizes.index(int(size))] for size in sizes] if open_sizes else []
 
 
-def _open_sizes(space: Space) -> list[int]:
+def _open_sizes(space: StageSpace) -> list[int]:
     """The sizes to choose from, in the order of their options: a group of decisions behind those of the stages."""
     behind = space.decisions.groups[len(space.stages) :]
     return [int(dict(option.factors)["size"]) for group in behind for option in group.choices[0].options]
@@ -123,12 +123,12 @@ def _numbers(name: str, value: object) -> list[float]:
     return [float(entry) for entry in value]
 
 
-def _require_length(name: str, values: Sequence[float], wanted: int, space: Space) -> None:
+def _require_length(name: str, values: Sequence[float], wanted: int, space: StageSpace) -> None:
     if len(values) != wanted:
         raise InputError(f"Once-for-all's JSON: `{name}` has {len(values)} entries, space `{space.name}` has {wanted}")
 
 
-def _configurations(space: Space, s: int) -> dict[tuple[float, float], int]:
+def _configurations(space: StageSpace, s: int) -> dict[tuple[float, float], int]:
     """By (ratio, kernel), which is all that Once-for-all's JSON says about a block."""
     known: dict[tuple[float, float], int] = {}
     for c, config in enumerate(space.stages[s].configs):

@@ -1,4 +1,4 @@
-"""What a space file may say: the YAML form of `deploynas.space.Space`, with every rule it must obey."""
+"""What a space file of stages may say: the YAML form of `StageSpace`, with every rule it must obey."""
 
 from __future__ import annotations
 
@@ -133,6 +133,7 @@ class HeadFile(_Strict):
 class SpaceFile(_Strict):
     schema_: Literal["deploynas/space"] = Field(default="deploynas/space", alias="schema")
     schema_version: Literal[1] = 1
+    kind: Literal["stages"] = "stages"
     name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
     input: InputFile

@@ -1,8 +1,8 @@
 """The forms in which a network may be written, told apart by how the text begins and what it lists.
 
-timm's notation, Once-for-all's JSON, and our own numbers: `[[0, 3], [1, 1, 2]]` are choices, an index of a
-configuration for every block; `[1, 0, 0, 3, 2]` is a row of decisions, first the index of every stage's depth and then
-of every block that there might be.
+The notation of the kind of space (for stages timm's, and Once-for-all's JSON), and our own numbers: `[[0, 3], [1, 1]]`
+are choices, an index of a configuration for every block; `[1, 0, 0, 3, 2]` is a row of decisions, first the index of
+every stage's depth and then of every block that there might be.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deploynas.space.notation import from_text
-from deploynas.space.once_for_all import from_json
-
 if TYPE_CHECKING:
     from deploynas.space import Architecture, Space
 
@@ -22,15 +19,13 @@ if TYPE_CHECKING:
 def read(text: str, space: Space) -> Architecture:
     """A network of the space, in any of the forms."""
     text = text.strip()
-    if text.startswith("{"):
-        return from_json(text, space)
     numbers = _numbers(text) if text.startswith("[") else None
     if isinstance(numbers, np.ndarray):
         space.decisions.require_rows(numbers)
         return space.architectures(numbers)[0]
     if numbers is not None:
         return space.architecture(numbers)
-    return from_text(text, space)
+    return space.from_text(text)
 
 
 def _numbers(text: str) -> np.ndarray | list[list[int]] | None:
