@@ -15,16 +15,16 @@ import numpy as np
 
 from deploynas.errors import InputError
 
-Threshold = float | Literal["auto", "none"]  # the lowest accuracy (0..1) that a fit looks at, or where it comes from
+Threshold = float | Literal["auto", "none"]  # the lowest value that a fit looks at, or where it comes from
 
 DEVIATIONS = 5.0
 OF_NORMAL = 1.4826  # standard deviation / median absolute deviation
 
 
 def require_threshold(asked: Threshold) -> None:
-    number = isinstance(asked, (int, float)) and not isinstance(asked, bool) and 0 <= asked < 1
+    number = isinstance(asked, (int, float)) and not isinstance(asked, bool) and math.isfinite(asked)
     if not number and asked not in ("auto", "none"):
-        raise InputError(f"a threshold is an accuracy from 0 to 1, `auto` or `none`, got {asked!r}")
+        raise InputError(f"a threshold is a number, `auto` or `none`, got {asked!r}")
 
 
 def threshold_of(accuracies: np.ndarray, asked: Threshold) -> float:

@@ -53,6 +53,7 @@ def fit_fourier(
         "networks": int(works.sum()),
         "below_threshold": int((~works).sum()),
         "lasso": found.lasso,
+        "refitted": found.refitted,
         "terms": len(found.polynomial.terms),
     }
     return replace(as_estimator(space, bits, found), provenance=about)

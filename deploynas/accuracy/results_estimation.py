@@ -14,6 +14,7 @@ import numpy as np
 
 from deploynas.accuracy.cross_validation import FOLDS, drawn_parts, lack_of_fit_of, leave_out, validation_of
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.fourier_fit import FourierSettings
 from deploynas.accuracy.indexed_fit import Form, fit_form, fit_indexed
 from deploynas.accuracy.lack_of_fit import stating_lack_of_fit
 from deploynas.accuracy.learned import MIN_NETWORKS
@@ -36,6 +37,7 @@ class ResultsSettings:
     format: ResultsFormat = field(default_factory=ResultsFormat)
     credits: Credits = field(default_factory=Credits)
     seed: int = 0  # of the parts that are drawn, and of refits
+    fourier: FourierSettings | None = None  # of the method of this name; None: its defaults
 
     def __post_init__(self) -> None:
         require_known("method", self.method, RESULTS_METHODS)
@@ -91,7 +93,7 @@ class _Fitting:
         networks = [a for a, inside in zip(table.architectures, mask, strict=True) if inside]
         y, weights = table.accuracies[mask], None if self.weights is None else self.weights[mask]
         if settings.method != "indexed":
-            return fit_learned(settings.method, table.space, networks, y, weights)
+            return fit_learned(settings.method, table.space, networks, y, weights, settings.fourier)
         if self.form is not None:
             return fit_form(table.space, networks, y, self.form, weights, settings.seed)
         parts = [group[mask] for group in table.masks().values() if group[mask].any()]

