@@ -1,4 +1,4 @@
-"""Networks that do not work at all, and ruin every squared error: CoNAS's threshold (appendix A.1), or one from the data.
+"""Networks that do not work at all and ruin every squared error: CoNAS's threshold, or one from the data.
 
 A cell without a path from its input to its output guesses. A form fitted by least squares spends its coefficients on
 such networks, and knows the working ones worse for it. They lie far below all others, so the scatter of the others says
@@ -17,7 +17,7 @@ from deploynas.errors import InputError
 
 Threshold = float | Literal["auto", "none"]  # the lowest value that a fit looks at, or where it comes from
 
-DEVIATIONS = 5.0
+DEVIATIONS = 5.0  # where the paper has a loss per supernet, 1.5 and 1.8 (appendix A.1)
 OF_NORMAL = 1.4826  # standard deviation / median absolute deviation
 
 

@@ -1,8 +1,8 @@
 """The maximum of a sum of small tables, exactly: variable after variable is eliminated.
 
-Brute force over everything that a sparse polynomial touches (CoNAS, algorithm 1) doubles with every bit. But each of its
-terms touches few variables, so a variable's best option depends on few others: it is tabulated for those, the variable
-is gone, and what is left is a sum of tables again. The answer is that of brute force.
+Brute force over everything that a sparse polynomial touches (CoNAS, algorithm 1) doubles with every bit. But each term
+touches few variables, so a variable's best option depends on few others: it is tabulated for those, the variable is
+gone, and what is left is a sum of tables again. The answer is that of brute force.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from deploynas.accuracy.compared import compared, compared_networks
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
-from deploynas.accuracy.indexed import IndexedEstimator
-from deploynas.accuracy.indexed_fit import fit_indexed_samples
 from deploynas.accuracy.fourier_fit import FourierSettings
 from deploynas.accuracy.fourier_rounds import measure_in_rounds
+from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.accuracy.indexed_fit import fit_indexed_samples
 from deploynas.accuracy.learned import MIN_NETWORKS
 from deploynas.accuracy.learned_forms import fit_learned
 from deploynas.accuracy.registry import (
@@ -83,7 +83,6 @@ class EstimationSettings:
             )
         if self.unseen != 0 and self.unseen < MIN_NETWORKS:
             raise InputError(f"validation takes at least {MIN_NETWORKS} networks, or 0, got {self.unseen}")
-
 
     def describe(self) -> dict[str, Any]:
         """As plain data, for files and for "already done"; without what only another method has."""

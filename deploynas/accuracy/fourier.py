@@ -1,8 +1,8 @@
 """The sparse estimator (CoNAS): a few parities of bits, each with a value.
 
 A bit is 1 where a network takes an option and -1 elsewhere (`bits`). Products of two bits are products of pairs of
-decisions, so a polynomial of degree 2 is a `CoupledObjective`, or separates by stage if none reaches beyond a stage: the
-exact solvers maximise it under any limits. One whose parities join three decisions can only be asked.
+decisions, so a polynomial of degree 2 is a `CoupledObjective`, or separates by stage if none reaches beyond a stage:
+the exact solvers maximise it under any limits. One whose parities join three decisions can only be asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FourierFile(EstimatorFile):
 
 @dataclass(frozen=True)
 class FourierEstimator(StoredEstimator):
-    """Accuracy (0..1) as constant + sum of value * parity. `terms` name entries of the encoding, as `space.encode` has it."""
+    """Accuracy (0..1) as constant + sum of value * parity; `terms` name entries of the encoding (`space.encode`)."""
 
     File: ClassVar = FourierFile
 

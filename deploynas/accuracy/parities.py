@@ -7,7 +7,6 @@ common with a vector r takes no column at all: sum over networks of r x_i x_j is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 

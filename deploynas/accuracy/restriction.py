@@ -54,9 +54,9 @@ class Restriction:
     def draw_bits(
         self, bits: Bits, count: int, probability: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Bits of open options, each 1 with a probability, and networks: one of the options whose bits are 1, at random.
+        """Bits of open options, each 1 with a probability, and networks: one option whose bit is 1, at random.
 
-        Where none is, one of all that are open.
+        Where no bit is 1, one of all that are open.
         """
         drawn = np.full((count, len(bits)), -1, dtype=np.int8)
         rows = self.draw(count, rng)
@@ -102,7 +102,9 @@ class Restriction:
 
     def _factor(self, bits: Bits, term: tuple[int, ...], value: float) -> Factor:
         """A term as a table over the options of its decisions, and of the depths that decide whether those count."""
-        variables = sorted({v for bit in term for v in (self._depth(bits, bit), int(bits.columns[bit])) if v is not None})
+        variables = sorted(
+            {v for bit in term for v in (self._depth(bits, bit), int(bits.columns[bit])) if v is not None}
+        )
         table = np.full([len(self.options[v]) for v in variables], value)
         for bit in term:
             column, depth = int(bits.columns[bit]), self._depth(bits, bit)

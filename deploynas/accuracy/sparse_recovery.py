@@ -148,7 +148,7 @@ class _Problem:
         return np.geomspace(max(first, asked), asked, steps)
 
     def path(self, lambdas: np.ndarray) -> Iterator[list[Polynomial]]:
-        """The variants of the polynomial at every lambda, largest first; shorter where too many parities would be kept."""
+        """The variants of the polynomial at every lambda, largest first; ends where too many parities are kept."""
         kept, u = np.empty(0, dtype=int), np.empty(0)
         pull = self.pull(self.target)
         for own in lambdas:

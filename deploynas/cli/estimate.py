@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
 
 # by the names of their parameters
-SUPERNET_OPTIONS = ("data", "folder", "sampling", "estimand", "score", "shrink", "passes", "target_se", "unseen", "rounds")
+SUPERNET_OPTIONS = (
+    "data",
+    "folder",
+    "sampling",
+    "estimand",
+    "score",
+    "shrink",
+    "passes",
+    "target_se",
+    "unseen",
+    "rounds",
+)
 
 
 @click.command("estimate")
