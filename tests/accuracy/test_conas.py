@@ -86,7 +86,7 @@ def test_rounds_decide_everything_and_on_the_best_network():
         asked.append(len(rows))
         return truth.predict_rows(rows)
 
-    decided = conas(CELL, measure, ConasSettings(measurements=300))
+    decided = conas(CELL, measure, ConasSettings(measurements=200))
     assert decided.rounds[-1].left.combinations == 1
     assert truth.predict(decided.architecture) == pytest.approx(truth.predict_rows(every).max())
     assert sum(asked) == len(decided.rows) == len(decided.values)
@@ -119,8 +119,8 @@ def test_as_published_bits_are_decided_one_by_one(sampling):
     def negative_loss(rows: np.ndarray) -> np.ndarray:
         return np.log(truth.predict_rows(rows))
 
-    fourier = FourierSettings(RecoverySettings(lasso=0.05, terms=14, refit=False), PUBLISHED.threshold)
-    settings = ConasSettings(measurements=300, fourier=fourier, sampling=sampling, decide="published", rounds=10)
+    fourier = FourierSettings(RecoverySettings(lasso=1.0, terms=14, refit=False), PUBLISHED.threshold)
+    settings = ConasSettings(measurements=300, fourier=fourier, sampling=sampling, decide="published", rounds=2)
     decided = conas(CELL, negative_loss, settings)
     every = truth.predict_rows(CELL.rows(list(CELL.enumerate())))
     assert truth.predict(decided.architecture) > np.median(every)

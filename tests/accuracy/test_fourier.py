@@ -13,13 +13,16 @@ from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.fourier_fit import FourierSettings, fit_fourier
 from deploynas.accuracy.sparse_recovery import RecoverySettings
 from deploynas.errors import InputError
+from deploynas.search.evolution import Evolution
+from deploynas.search.problem import Problem
 from deploynas.space.coefficients import CoupledObjective, OpaqueObjective, SeparableObjective
 
 
 def random_terms(space: dn.Space, count: int, rng: np.random.Generator, degree: int = 2) -> FourierEstimator:
     """With terms over any bits, those of choices that may not count and of depths too."""
     entries = space.decisions.encoded_at[list(Bits.of(space.decisions).entries)]
-    terms = {tuple(sorted(rng.choice(entries, rng.integers(1, degree + 1), replace=False).tolist())) for _ in range(count)}
+    drawn = [rng.choice(entries, rng.integers(1, degree + 1), replace=False) for _ in range(count)]
+    terms = {tuple(sorted(term.tolist())) for term in drawn}
     return FourierEstimator.from_terms(space, 0.6, sorted(terms), rng.normal(scale=0.02, size=len(terms)))
 
 
@@ -32,7 +35,13 @@ def test_a_bit_says_that_an_option_is_taken_and_counts(small):
     on = {name for name, bit in zip(names, shallow, strict=True) if bit == 1}
     assert on == {("stage1/block1", 3), ("stage2/block1", 1)}  # nothing of the blocks that are not there
     on = {name for name, bit in zip(names, deep, strict=True) if bit == 1}
-    blocks = {("stage1/block1", 3), ("stage1/block2", 0), ("stage2/block1", 1), ("stage2/block2", 0), ("stage2/block3", 1)}
+    blocks = {
+        ("stage1/block1", 3),
+        ("stage1/block2", 0),
+        ("stage2/block1", 1),
+        ("stage2/block2", 0),
+        ("stage2/block3", 1),
+    }
     assert on == blocks | {("depth of stage 1", 1), ("depth of stage 2", 1)}
 
 
@@ -66,8 +75,10 @@ def test_terms_within_a_block_and_its_depth_separate_by_stage(small):
 def test_terms_that_join_three_decisions_can_only_be_asked(small):
     estimator = random_terms(small, 20, np.random.default_rng(0), degree=3)
     assert estimator.degree == 3 and isinstance(estimator.objective(), OpaqueObjective)
-    found = dn.search(small, estimator, [dn.Limit("params", 1e9)], solver="evolution")
-    assert found.accuracy == pytest.approx(max(estimator.predict(n) for n in small.enumerate()))
+    with pytest.raises(InputError, match="can only be asked"):
+        dn.search(small, estimator, [dn.Limit("params", 1e9)])
+    (found,) = Evolution(generations=15).solve(Problem.build(small, estimator, []))
+    assert found.score == pytest.approx(max(estimator.predict(n) for n in small.enumerate()))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -120,7 +131,9 @@ def test_the_asked_number_of_terms_is_kept(small, rng):
     assert len(found.terms) == 3
 
 
-@pytest.mark.parametrize("wrong", [{"terms": [[1, 0]]}, {"terms": [[]]}, {"terms": [[0, 10_000]]}, {"values": [np.nan]}])
+@pytest.mark.parametrize(
+    "wrong", [{"terms": [[1, 0]]}, {"terms": [[]]}, {"terms": [[0, 10_000]]}, {"values": [np.nan]}]
+)
 def test_terms_that_mean_nothing_are_refused(small, wrong):
     arguments = {"terms": [[0, 1]], "values": [0.1], **wrong}
     with pytest.raises(InputError):
