@@ -9,12 +9,14 @@ best cell so judged. The seed of a run draws cells; all methods of a run with a 
 
 A budget counts every cell that is asked for, those measured at the end included. A form is fitted to the others, then
 its best MEASURED unseen cells are measured, and the answer is the cell with the highest measured accuracy. Prints
-Markdown tables and writes `benchmarks/results/nasbench201.json`.
+Markdown tables and writes `benchmarks/results/nasbench201.json`; what is there already is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -378,10 +380,11 @@ def main() -> None:
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS)
     parser.add_argument("--data", nargs="+", default=list(DATA_SETS))
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--force", action="store_true", help="measure again what the file has already")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     source = None if options.source == "installed" else options.source
-    document: dict[str, object] = {"created": now(), "measured_at_the_end": MEASURED, "rows": [], "sets": {}}
+    document: dict = {"created": now(), "measured_at_the_end": MEASURED, "rows": [], "sets": {}}
     document["planted"] = planted(min(options.seeds, 5))
     print("planted, n = 196, s = 14, m = 3,000:", document["planted"], flush=True)
     benches = [Bench(CellResults.read(data, source)) for data in options.data]
@@ -394,13 +397,16 @@ def main() -> None:
         for one in benches
     }
     document["published_test_accuracies"] = PUBLISHED_TEST
-    rows: list[Row] = []
+    kept = json.loads(options.out.read_text())["rows"] if options.out.exists() and not options.force else []
+    rows = {(row["data"], row["method"], row["queries"]): row for row in kept}
     for queries in options.budgets:
-        for one in benches:
-            rows += [judged(one, method, queries, options.seeds) for method in options.methods]
-            document["rows"] = [asdict(row) for row in rows]
-            write_json(options.out, document)
-            print(f"{one.results.data}, {queries}: {time.process_time():.0f} s of CPU", file=sys.stderr, flush=True)
+        for one, method in itertools.product(benches, options.methods):
+            key = (one.results.data, method, queries)
+            if key not in rows:
+                rows[key] = asdict(judged(one, method, queries, options.seeds))
+                document["rows"] = list(rows.values())
+                write_json(options.out, document)
+                print(*key, f"{time.process_time():.0f} s of CPU", sep=", ", file=sys.stderr, flush=True)
     document["fitted"] = [asdict(found) for one in benches for found in why(one, min(options.seeds, 5))]
     write_json(options.out, document)
     for line in report(document, sorted(options.budgets)):

@@ -9,6 +9,7 @@ import numpy as np
 
 from deploynas.accuracy.abnormal import Threshold, normal, require_threshold
 from deploynas.accuracy.bits import Bits
+from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.learned import MIN_NETWORKS, Weights, checked_accuracies, checked_weights
 from deploynas.accuracy.sparse_recovery import Measured, Recovered, RecoverySettings, recover
@@ -57,6 +58,13 @@ def fit_fourier(
         "terms": len(found.polynomial.terms),
     }
     return replace(as_estimator(space, bits, found), provenance=about)
+
+
+def as_picked(settings: FourierSettings, estimator: StoredEstimator) -> FourierSettings:
+    """Lambda, and whether to refit, as a fit of these settings has picked them: for fits to parts of its networks."""
+    about = estimator.provenance
+    recovery = replace(settings.recovery, lasso=about["lasso"], refit=about["refitted"], folds=0)
+    return replace(settings, recovery=recovery)
 
 
 def as_estimator(space: Space, bits: Bits, found: Recovered) -> FourierEstimator:

@@ -22,10 +22,10 @@ import numpy as np
 from deploynas.accuracy.parities import MAX_DEGREE, Polynomial, SamplingMatrix
 from deploynas.errors import InputError
 
+FOLDS = 5  # parts that are left out in turn
 LAMBDAS, RANGE = 24, 1e-3  # on a path: how many, and the last as a share of the first, where nothing is kept
 PATIENCE, WORSE = 4, 1.05  # lambdas without better predictions, and how much worse, after which none is tried
 STEPS = 3  # of a path to a given lambda, per power of ten
-FOLDS = 5
 MOST_KEPT = 0.5  # parities per network, where a path ends
 CAUTION = 1e-3  # of lambda, within which an optimality condition holds
 AT_ONCE = 50  # parities that are taken in before the solution is looked at again
@@ -40,6 +40,8 @@ class RecoverySettings:
     terms: int | None = None  # s; None: all that Lasso keeps
     refit: bool | None = None  # by least squares on what was kept; None: if that predicts held-out networks better
 
+    folds: int = FOLDS  # 0: nothing is left out, so nothing is known of the error, and lambda and refit are given
+
     @property
     def refits(self) -> tuple[bool, ...]:
         """The variants of a fit that are tried."""
@@ -50,6 +52,8 @@ class RecoverySettings:
             raise InputError(f"parities have a degree of 1 to {MAX_DEGREE}, got {self.degree}")
         if self.lasso is not None and not 0 < self.lasso < np.inf:
             raise InputError(f"lambda must be positive and finite, got {self.lasso}")
+        if self.folds < 2 and (self.folds or self.lasso is None or self.refit is None):
+            raise InputError("what is not given is picked by leaving out two parts at least", hint="folds=5")
         if self.terms is not None and self.terms < 1:
             raise InputError(f"at least 1 term must be kept, got {self.terms}")
 
@@ -59,7 +63,7 @@ class Recovered:
     polynomial: Polynomial
     lasso: float  # lambda
     refitted: bool
-    held_out_error: float  # root of the mean square on networks that were left out in turn
+    held_out_error: float | None  # root of the mean square on networks that were left out in turn
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,11 @@ def recover(
     """
     whole = _Problem(measured, settings, decision_of)
     lambdas = whole.lambdas()
-    part_of = np.random.default_rng(seed).permutation(len(measured)) % FOLDS
-    parts = [_LeftOut(measured, part_of == part, settings, decision_of) for part in range(FOLDS)]
+    if not settings.folds:
+        (only,) = list(whole.path(lambdas))[-1]
+        return Recovered(only, float(lambdas[-1]), settings.refits[0], None)
+    part_of = np.random.default_rng(seed).permutation(len(measured)) % settings.folds
+    parts = [_LeftOut(measured, part_of == part, settings, decision_of) for part in range(settings.folds)]
     squares: list[np.ndarray] = []  # of errors on networks left out: for every lambda one of each variant
     for errors in zip(*(part.squares(lambdas) for part in parts), strict=False):
         squares.append(np.sum(errors, axis=0))
