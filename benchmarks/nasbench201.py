@@ -249,12 +249,13 @@ METHODS: dict[str, Search] = {
     "quadratic, threshold": fit_then_measure(learned(fit_quadratic, "auto")),
     "quadratic, threshold, in rounds": fit_in_rounds(learned(fit_quadratic, "auto")),
     "sparse, threshold, refit": fit_then_measure(sparse("auto")),
+    "sparse, threshold, refit, in rounds": fit_in_rounds(sparse("auto")),
 }
 
 
 # fits to many cells take a second or more: fewer seeds from so many queries on
 FEWER_SEEDS = {500: 20, 1000: 10}  # of all the others, every seed
-SLOW = {"quadratic", "quadratic, threshold", "quadratic, threshold, in rounds", "sparse, threshold, refit"}
+SLOW = {name for name in METHODS if name.startswith(("quadratic", "sparse"))}
 
 
 def judged(bench: Bench, method: str, queries: int, seeds: int) -> Row:
@@ -386,7 +387,6 @@ def main() -> None:
     source = None if options.source == "installed" else options.source
     document: dict = {"created": now(), "measured_at_the_end": MEASURED, "rows": [], "sets": {}}
     document["planted"] = planted(min(options.seeds, 5))
-    print("planted, n = 196, s = 14, m = 3,000:", document["planted"], flush=True)
     benches = [Bench(CellResults.read(data, source)) for data in options.data]
     # `all_cells_seen`: what a search that asks for every cell answers; its one training is not the judge's
     document["sets"] = {
