@@ -179,22 +179,21 @@ class _Problem:
         return self.root[:, None] * (self.matrix.columns(numbers) - self.means[numbers])
 
     def _lasso(self, columns: np.ndarray, own: float, start: np.ndarray) -> np.ndarray:
+        """scikit-learn's solver without what its class checks and copies anew each time, which took most of the time."""
         from sklearn import config_context
         from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import Lasso
+        from sklearn.linear_model import lasso_path
 
         if not columns.shape[1]:
             return start
-        model = Lasso(
-            alpha=own / (2 * len(columns)), fit_intercept=False, precompute=columns.shape[1] < len(columns),
-            max_iter=2000, tol=1e-6, warm_start=True,
-        )  # fmt: skip
-        model.coef_ = start.copy()
-        with warnings.catch_warnings():
+        columns, target = np.asfortranarray(columns), self.root * self.target
+        with warnings.catch_warnings(), config_context(assume_finite=True, skip_parameter_validation=True):
             warnings.simplefilter("ignore", ConvergenceWarning)  # parities of one decision depend on each other
-            with config_context(assume_finite=True, skip_parameter_validation=True):
-                model.fit(columns, self.root * self.target)
-        return np.asarray(model.coef_)
+            _, found, _ = lasso_path(
+                columns, target, alphas=[own / (2 * len(columns))], coef_init=start, check_input=False,
+                precompute=columns.T @ columns, Xy=columns.T @ target, max_iter=2000, tol=1e-6,
+            )  # fmt: skip
+        return np.asarray(found[:, 0])
 
     def _polynomial(self, kept: np.ndarray, u: np.ndarray, refit: bool) -> Polynomial:
         order = np.argsort(-np.abs(u), kind="stable")[: self.settings.terms]
