@@ -9,7 +9,8 @@ best cell so judged. The seed of a run draws cells; all methods of a run with a 
 
 A budget counts every cell that is asked for, those measured at the end included. A form is fitted to the others, then
 its best MEASURED unseen cells are measured, and the answer is the cell with the highest measured accuracy. Prints
-Markdown tables and writes `benchmarks/results/nasbench201.json`; what is there already, with as many seeds, is not measured again.
+Markdown tables and writes `benchmarks/results/nasbench201.json`; what is there already, with as many seeds, is not
+measured again.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class _Problem:
         return self.root[:, None] * (self.matrix.columns(numbers) - self.means[numbers])
 
     def _lasso(self, columns: np.ndarray, own: float, start: np.ndarray) -> np.ndarray:
-        """scikit-learn's solver without what its class checks and copies anew each time, which took most of the time."""
+        """By scikit-learn's solver, without what its class checks and copies anew every time."""
         from sklearn import config_context
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import lasso_path
