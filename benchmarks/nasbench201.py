@@ -366,9 +366,9 @@ def report(document: dict, budgets: list[int]) -> list[str]:
         ]
         for method in dict.fromkeys(method for method, _ in own):
             there = [own.get((method, b)) for b in budgets]
-            cells = [f"{row['accuracy']:.2f} ± {row['accuracy_se']:.2f}" if row else "–" for row in there]
+            cells = [f"{row['accuracy']:.2f} ± {row['accuracy_se']:.2f}" if row else "" for row in there]
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
-        lines += [f"| all 15,625 seen | {known['all_cells_seen']:.2f} |", ""]
+        lines += [f"all 15,625 seen: {known['all_cells_seen']:.2f}", ""]
     lines += ["| form, fitted to all | cells | variance explained | tau, best tenth | its first | best of 20 | rank |"]
     lines += ["|---|---:|---:|---:|---:|---:|---:|"]
     for row in document["projections"]:
@@ -404,6 +404,7 @@ def main() -> None:
     document["published_test_accuracies"] = PUBLISHED_TEST
     kept = json.loads(options.out.read_text())["rows"] if options.out.exists() and not options.force else []
     rows = {(row["data"], row["method"], row["queries"]): row for row in kept}
+    document["rows"] = kept
     for queries in options.budgets:
         for one, method in itertools.product(benches, options.methods):
             key = (one.results.data, method, queries)
