@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from deploynas.accuracy.compared import compared, compared_networks
 from deploynas.accuracy.contributions import Contributions, grouped, per_decision, pooled
 from deploynas.accuracy.curve import measure_curve
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.fourier_fit import FourierSettings
+from deploynas.accuracy.fourier_rounds import measure_in_rounds
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.indexed_fit import fit_indexed_samples
 from deploynas.accuracy.learned import MIN_NETWORKS
@@ -51,6 +53,8 @@ class EstimationSettings:
     passes: int | None = None  # at most; None: as many as the method usually takes
     target_se: float | None = None  # stop when no contribution has a larger standard error (of accuracy, 0..1)
     unseen: int = 200  # networks to validate on; 0: do not
+    fourier: FourierSettings | None = None  # of the method of this name; None: its defaults
+    rounds: int | None = None  # of `fourier`: narrow the space down so often; None: networks of the whole space
 
     def __post_init__(self) -> None:
         require_known("method", self.method, ESTIMATION_METHODS)
@@ -70,8 +74,20 @@ class EstimationSettings:
                 f"`indexed` reads right and wrong answers of pooled passes, not `{self.sampling}`, `{self.score}`",
                 hint="`--method contributions`, or leave `--sampling` and `--score` out",
             )
+        if self.method != "fourier" and (self.fourier is not None or self.rounds is not None):
+            raise InputError(f"`{self.method}` recovers no sparse polynomial", hint="`--method fourier`")
+        if self.rounds and self.score != "accuracy" and self.fourier and isinstance(self.fourier.threshold, float):
+            raise InputError(
+                f"a threshold is an accuracy, and the rounds would look at the {self.score}",
+                hint="`--threshold auto` or `none`",
+            )
         if self.unseen != 0 and self.unseen < MIN_NETWORKS:
             raise InputError(f"validation takes at least {MIN_NETWORKS} networks, or 0, got {self.unseen}")
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data, for files and for "already done"; without what only another method has."""
+        own = {"fourier": self.fourier, "rounds": self.rounds}
+        return {key: value for key, value in asdict(self).items() if own.get(key, self) is not None}
 
 
 @dataclass(frozen=True)
@@ -127,9 +143,27 @@ def _fitted(samples: Samples, settings: EstimationSettings, on_progress: OnProgr
         comparisons = compared(pooled(space, taken, "accuracy", "projection"))
         return Estimate(replace(fit_indexed_samples(space, taken), comparisons=comparisons), passes, None)
     passes = settings.passes or NETWORKS
+    if settings.rounds is not None:
+        return _in_rounds(samples, settings, settings.rounds, passes, on_progress)
     taken = _take(samples, "network", range(passes), on_progress)
     comparisons = compared_networks(space, np.stack([p.paths[0] for p in taken]), means(taken, "accuracy"))
     return Estimate(replace(learn(space, taken, settings), comparisons=comparisons), passes, None)
+
+
+def _in_rounds(
+    samples: Samples, settings: EstimationSettings, rounds: int, passes: int, on_progress: OnProgress
+) -> Estimate:
+    """A fit to the networks of all rounds, which knows most about where they led."""
+    fourier = settings.fourier or FourierSettings()
+    found = measure_in_rounds(samples, fourier, rounds, passes, settings.score, on_progress)
+    estimator = learn(samples.space, found.passes, settings)
+    about = {
+        "decided": str(found.decided.architecture),
+        "rounds": [{"networks": len(own.values), "decided": own.left.decided} for own in found.decided.rounds],
+    }
+    # what design choices are worth takes networks of the whole space, which the later rounds do not draw from
+    estimator = replace(estimator, provenance={**estimator.provenance, **about})
+    return Estimate(estimator, len(found.passes), None)
 
 
 def _validated(estimator: StoredEstimator, samples: Samples, unseen: int, on_progress: OnProgress) -> StoredEstimator:
@@ -200,7 +234,7 @@ def learn(space: Space, networks: Sequence[Pass], settings: EstimationSettings) 
     if settings.score != "accuracy":  # on the scale of accuracy
         score = means(networks, settings.score)
         y = np.polyval(np.polyfit(score, y, 1), score)
-    return fit_learned(settings.method, space, architectures, y)
+    return fit_learned(settings.method, space, architectures, y, fourier=settings.fourier)
 
 
 def _passes_of(settings: EstimationSettings, decisions: Decisions) -> tuple[str, int, int]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from deploynas.accuracy.bilinear import BilinearEstimator
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.indexed import IndexedEstimator
 from deploynas.accuracy.mlp import MLPEstimator
 from deploynas.accuracy.quadratic import QuadraticEstimator
@@ -26,7 +27,7 @@ def scatter(estimator: StoredEstimator, architectures: Sequence[Architecture]) -
         return np.var(estimator.draws(estimator.space.rows(architectures)), axis=0, ddof=1)
     if isinstance(estimator, BilinearEstimator):
         return np.array([(estimator.predict_se(architecture) or 0.0) ** 2 for architecture in architectures])
-    if isinstance(estimator, (QuadraticEstimator, MLPEstimator)):
+    if isinstance(estimator, (QuadraticEstimator, FourierEstimator, MLPEstimator)):
         return np.zeros(len(architectures))
     raise AssertionError(estimator)
 
@@ -46,6 +47,6 @@ def stating_lack_of_fit(estimator: StoredEstimator, deviation: float) -> StoredE
         # a sum has no place of its own for it; in the base it counts once for every network
         base = float(np.hypot(estimator.errors.base, deviation))
         return replace(estimator, errors=replace(estimator.errors, base=base))
-    if isinstance(estimator, (QuadraticEstimator, MLPEstimator)):
+    if isinstance(estimator, (QuadraticEstimator, FourierEstimator, MLPEstimator)):
         return replace(estimator, residual_se=deviation)
     raise AssertionError(estimator)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.fourier_fit import FourierSettings, fit_fourier
 from deploynas.accuracy.learned import fit_bilinear, fit_quadratic
 from deploynas.accuracy.mlp import fit_mlp
 from deploynas.errors import InputError
@@ -14,15 +15,22 @@ from deploynas.space import Architecture, Space
 
 
 def fit_learned(
-    method: str, space: Space, architectures: Sequence[Architecture], y: np.ndarray, weights: np.ndarray | None = None
+    method: str,
+    space: Space,
+    architectures: Sequence[Architecture],
+    y: np.ndarray,
+    weights: np.ndarray | None = None,
+    fourier: FourierSettings | None = None,
 ) -> StoredEstimator:
-    """From whole networks and their accuracies."""
+    """From whole networks and their accuracies; `fourier` is for the method of this name."""
     if method == "bilinear":
         return fit_bilinear(space, architectures, y, weights=weights)
     if method == "coupled":
         return fit_bilinear(space, architectures, y, couple_stages=True, weights=weights)
     if method == "quadratic":
         return fit_quadratic(space, architectures, y, weights=weights)
+    if method == "fourier":
+        return fit_fourier(space, architectures, y, fourier, weights=weights)
     if method == "mlp":
         if weights is not None:
             raise InputError(

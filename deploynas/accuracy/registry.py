@@ -15,18 +15,27 @@ ESTIMATORS = {
     "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
     "mlp": "deploynas.accuracy.mlp:MLPEstimator",
     "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
+    "fourier": "deploynas.accuracy.fourier:FourierEstimator",
 }
 
 # `indexed`: one or two sums behind an increasing link, or a plain sum on the scale of log odds where those do not
 # predict held-out images better; `contributions` are measured with the same passes (eq. 3 and 6). The others are
 # learned from whole networks: `bilinear` has the form of eq. 3, `coupled` that of eq. 8, where a block's worth depends
-# on the depth of every stage, `quadratic` that of eq. 9
-Method = Literal["indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp"]
-ESTIMATION_METHODS: tuple[Method, ...] = ("indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp")
+# on the depth of every stage, `quadratic` that of eq. 9, `fourier` a few parities (CoNAS)
+Method = Literal["indexed", "contributions", "bilinear", "coupled", "quadratic", "fourier", "mlp"]
+ESTIMATION_METHODS: tuple[Method, ...] = (
+    "indexed",
+    "contributions",
+    "bilinear",
+    "coupled",
+    "quadratic",
+    "fourier",
+    "mlp",
+)
 
 # those that a file of measured networks is enough for
-ResultsMethod = Literal["indexed", "bilinear", "coupled", "quadratic", "mlp"]
-RESULTS_METHODS: tuple[ResultsMethod, ...] = ("indexed", "bilinear", "coupled", "quadratic", "mlp")
+ResultsMethod = Literal["indexed", "bilinear", "coupled", "quadratic", "fourier", "mlp"]
+RESULTS_METHODS: tuple[ResultsMethod, ...] = ("indexed", "bilinear", "coupled", "quadratic", "fourier", "mlp")
 
 # how the paths of validation passes are drawn: one for each image, one for each batch, or one option fixed for all
 Sampling = Literal["pooled", "single-path", "per-decision"]

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from deploynas.accuracy.abnormal import normal
 from deploynas.accuracy.cross_validation import FOLDS, drawn_parts, lack_of_fit_of, leave_out, validation_of
 from deploynas.accuracy.estimator_file import StoredEstimator
+from deploynas.accuracy.fourier import FourierEstimator
+from deploynas.accuracy.fourier_fit import FourierSettings, as_picked
 from deploynas.accuracy.indexed_fit import Form, fit_form, fit_indexed
 from deploynas.accuracy.lack_of_fit import stating_lack_of_fit
 from deploynas.accuracy.learned import MIN_NETWORKS
@@ -36,6 +39,7 @@ class ResultsSettings:
     format: ResultsFormat = field(default_factory=ResultsFormat)
     credits: Credits = field(default_factory=Credits)
     seed: int = 0  # of the parts that are drawn, and of refits
+    fourier: FourierSettings | None = None  # of the method of this name; None: its defaults
 
     def __post_init__(self) -> None:
         require_known("method", self.method, RESULTS_METHODS)
@@ -44,13 +48,20 @@ class ResultsSettings:
 def estimate_from_table(
     table: ResultsTable, settings: ResultsSettings, on_progress: OnProgress = silent
 ) -> StoredEstimator:
-    """Fitted to all networks of the table, and validated by fits that each lack some of them."""
+    """Fitted to all networks of the table, and validated by fits that each lack some of them.
+
+    A sparse form says nothing of networks below its threshold, so they take part in neither.
+    """
+    below = 0
+    if settings.method == "fourier":
+        works = normal(table.accuracies, (settings.fourier or FourierSettings()).threshold)
+        table, below = table.only(works), int((~works).sum())
     _require_enough(table)
     groups = table.masks()
     fitting = _Fitting.of(table, settings, _part_of(on_progress, 0.0, 0.3))
     estimator = fitting.whole()
     drawn_share = 0.4 + 0.6 * FOLDS / (FOLDS + len(groups))
-    fits = replace(fitting, form=estimator.provenance.get("form"))
+    fits = fitting.like(estimator)
     parts = drawn_parts(len(table), settings.seed)
     drawn = leave_out(table, fits.to, parts, _part_of(on_progress, 0.4, drawn_share))
     grouped = leave_out(table, fits.to, list(groups.values()), _part_of(on_progress, drawn_share, 1.0))
@@ -59,7 +70,12 @@ def estimate_from_table(
         validation=validation_of(drawn, dict(zip(groups, grouped, strict=True)), settings.seed),
         comparisons=(),  # which are right about networks that were drawn at random, as these were not
         results=table.record.model_copy(update=settings.credits.model_dump()),
-        provenance={**estimator.provenance, "method": settings.method, "seed": settings.seed},
+        provenance={
+            **estimator.provenance,
+            **({"below_threshold": below} if settings.method == "fourier" else {}),
+            "method": settings.method,
+            "seed": settings.seed,
+        },
     )
 
 
@@ -77,10 +93,17 @@ class _Fitting:
         plain = cls(table, settings, table.weights)
         if table.standard_errors is None:
             return plain
-        first = replace(plain, form=plain.whole().provenance.get("form"))
+        first = plain.like(plain.whole())
         left_out = leave_out(table, first.to, drawn_parts(len(table), settings.seed), on_progress)
         variances = table.standard_errors**2 + lack_of_fit_of(left_out) ** 2
         return cls(table, settings, (1.0 if table.weights is None else table.weights) / variances)
+
+    def like(self, estimator: StoredEstimator) -> _Fitting:
+        """Fits with what this one has picked, so that each of many does not pick again."""
+        if isinstance(estimator, FourierEstimator):
+            fourier = as_picked(self.settings.fourier or FourierSettings(), estimator)
+            return replace(self, settings=replace(self.settings, fourier=fourier))
+        return replace(self, form=estimator.provenance.get("form"))
 
     def whole(self) -> StoredEstimator:
         return self.to(np.ones(len(self.table), dtype=bool))
@@ -91,7 +114,7 @@ class _Fitting:
         networks = [a for a, inside in zip(table.architectures, mask, strict=True) if inside]
         y, weights = table.accuracies[mask], None if self.weights is None else self.weights[mask]
         if settings.method != "indexed":
-            return fit_learned(settings.method, table.space, networks, y, weights)
+            return fit_learned(settings.method, table.space, networks, y, weights, settings.fourier)
         if self.form is not None:
             return fit_form(table.space, networks, y, self.form, weights, settings.seed)
         parts = [group[mask] for group in table.masks().values() if group[mask].any()]

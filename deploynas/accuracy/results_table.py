@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -66,6 +66,17 @@ class ResultsTable:
         """Which networks are of each group; one may be of several."""
         names = sorted(frozenset[str]().union(*self.groups))
         return {name: np.array([name in own for own in self.groups]) for name in names}
+
+    def only(self, mask: np.ndarray) -> ResultsTable:
+        """Some of its networks."""
+        return replace(
+            self,
+            architectures=tuple(itertools.compress(self.architectures, mask)),
+            accuracies=self.accuracies[mask],
+            weights=None if self.weights is None else self.weights[mask],
+            standard_errors=None if self.standard_errors is None else self.standard_errors[mask],
+            groups=tuple(itertools.compress(self.groups, mask)),
+        )
 
     @classmethod
     def read(cls, path: str | Path, space: Space, format: ResultsFormat | None = None) -> ResultsTable:

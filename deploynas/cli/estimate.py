@@ -11,6 +11,7 @@ import click
 
 from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.cli.estimate_tables import show, show_results
+from deploynas.cli.fourier_options import FOURIER_OPTIONS, fourier_of, with_fourier_options
 from deploynas.cli.next_commands import search_command
 from deploynas.cli.options import Values, estimation_of, out_option, supernet_help, with_estimation_options
 from deploynas.cli.results_options import RESULTS_OPTIONS, results_settings, with_results_options
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
 
 
 # by the names of their parameters
-SUPERNET_OPTIONS = ("data", "folder", "sampling", "estimand", "score", "shrink", "passes", "target_se", "unseen")
+SUPERNET_OPTIONS = (
+    "data",
+    "folder",
+    "sampling",
+    "estimand",
+    "score",
+    "shrink",
+    "passes",
+    "target_se",
+    "unseen",
+    "rounds",
+)
 
 
 @click.command("estimate")
@@ -36,6 +48,7 @@ SUPERNET_OPTIONS = ("data", "folder", "sampling", "estimand", "score", "shrink",
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the paths; of held-out parts."
 )
+@with_fourier_options
 @with_results_options
 @json_option
 @click.pass_context
@@ -55,6 +68,10 @@ def command(
     """
     if (supernet is None) == (results is None):
         raise InputError("an estimator comes from `--supernet RUN` or `--from RESULTS.csv`, one of them")
+    if options["method"] == "fourier":
+        options["fourier"] = fourier_of(options)
+    else:
+        _refuse(context, FOURIER_OPTIONS, "`--method fourier`")
     if supernet is not None:
         _refuse(context, RESULTS_OPTIONS, "`--from`")
         _from_supernet(supernet, out, as_json, options)
@@ -92,6 +109,8 @@ def _from_supernet(supernet: Path, out: Path | None, as_json: bool, options: Val
             f"the largest standard error is {found.largest_se:.5f} after {found.passes} passes, not "
             f"{settings.target_se:g}: more passes help as long as it falls, then only more images do"
         )
+    if "decided" in estimator.provenance:
+        say(f"the rounds decided on {estimator.provenance['decided']}")
     say(f"wrote {saved.path}; passes are kept in {saved.samples}")
     _say_next(saved.path, estimator, settings.method)
 
@@ -105,7 +124,7 @@ def _from_results(results: Path, out: Path | None, as_json: bool, options: Value
         raise InputError("`--from` needs the space of its networks", hint="`--space ofa-mbv3`, or a YAML file of yours")
     if method not in RESULTS_METHODS:
         raise InputError(f"`{method}` is measured in a supernet", hint=f"one of {', '.join(RESULTS_METHODS)}")
-    settings = results_settings(options, method, int(str(seed)))
+    settings = results_settings(options, method, int(str(seed)), options.get("fourier"))  # type: ignore[arg-type]
     path = out or results.with_suffix(".estimator.json")
     if path.exists() and results.exists() and path.samefile(results):
         raise InputError(f"{path} holds the results, and would be overwritten", hint="another `--out`")

@@ -27,6 +27,7 @@ def show(found: Estimate) -> None:
     form = f", {about['form']}" if "form" in about else ""
     form += ", by input size" if about.get("by_size") else ""
     rows = [["method", f"{about['method']}{form}"], ["passes", f"{found.passes} of {about['images']} images"]]
+    rows += fourier_rows(found.estimator)
     if found.largest_se is not None:
         rows.append(["largest standard error", f"{100 * found.largest_se:.3f} points"])
     validation = found.estimator.validation
@@ -42,6 +43,7 @@ def show_results(estimator: StoredEstimator) -> None:
     rows = [
         ["method", f"{about['method']}{form}"],
         ["networks", f"{results.networks} of {results.rows} rows, {results.repeated} repeated"],
+        *fourier_rows(estimator),
         *validation_rows(validation),
     ]
     print_table(["estimate", ""], rows)
@@ -65,6 +67,17 @@ def _group_row(group: GroupValidation) -> list[str]:
         points(group.top_bias, "+"),
         coverage,
     ]
+
+
+def fourier_rows(estimator: StoredEstimator) -> list[list[str]]:
+    """What a sparse form has kept, and what it does not speak of; nothing for other forms."""
+    about = estimator.provenance
+    if about.get("method") != "fourier":
+        return []
+    rows = [["terms", f"{about['terms']}, lambda {about['lasso']:.3g}{', refitted' if about['refitted'] else ''}"]]
+    if about["below_threshold"]:
+        rows.append(["left out, below the threshold", f"{about['below_threshold']} networks"])
+    return rows
 
 
 def validation_rows(validation: EstimatorValidation) -> list[list[str]]:

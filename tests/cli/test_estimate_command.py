@@ -18,7 +18,7 @@ from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.cli import group
 from deploynas.errors import DeployNASError, InputError
 from deploynas.latency.table import LatencyTable
-from deploynas.space import Space
+from deploynas.space import Architecture, Space
 from deploynas.supernet.network import Supernet
 from deploynas.training.data import load_data
 
@@ -87,13 +87,35 @@ def test_two_processes_estimate_what_one_does_to_the_last_bit(run, tmp_path):
     assert one == two
 
 
-@pytest.mark.parametrize("method", ["bilinear", "coupled", "quadratic", "mlp"])
+@pytest.mark.parametrize("method", ["bilinear", "coupled", "quadratic", "fourier", "mlp"])
 def test_learned_methods_share_the_passes(run, method, tmp_path):
     out = tmp_path / "e.json"
     result = call("estimate", "--supernet", run, "--method", method, "--passes", 20, "--validate", 0, "--out", out,
                   "--json")  # fmt: skip
     assert json.loads(result.stdout)["method"] == method
-    assert json.loads(out.read_text())["kind"] == {"bilinear": "bilinear", "mlp": "mlp"}.get(method, "quadratic")
+    assert json.loads(out.read_text())["kind"] == {"coupled": "quadratic"}.get(method, method)
+
+
+def test_rounds_of_a_sparse_estimator_decide_on_a_network(run, tmp_path):
+    asked = ["estimate", "--supernet", run, "--method", "fourier", "--passes", 40, "--validate", 0, "--json"]
+    out = tmp_path / "e.json"
+    told = json.loads(call(*asked, "--rounds", 2, "--out", out).stdout)
+    assert 1 <= len(told["rounds"]) <= 2 and sum(own["networks"] for own in told["rounds"]) == told["passes"] <= 40
+    assert str(Architecture.parse(told["decided"], load_estimator(out).space)) == told["decided"]
+    plain = json.loads(call(*asked, "--terms", 5, "--threshold", "none", "--out", out).stdout)
+    assert plain["terms"] <= 5 and plain["below_threshold"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--method", "quadratic", "--terms", 3], "`--terms` is for `--method fourier`"),
+        (["--rounds", 2], "`--rounds` is for `--method fourier`"),
+    ],
+)
+def test_options_of_the_sparse_form_are_refused_elsewhere(run, arguments, said):
+    with pytest.raises(InputError, match=said):
+        call("estimate", "--supernet", run, *arguments)
 
 
 def test_a_path_an_image_scores_as_the_network_of_that_path(run):
