@@ -29,9 +29,7 @@ class Provider:
     packages: tuple[str, ...] = ()  # what `pip install` takes
     beside_runtime: bool = True  # whether its package wants `onnxruntime` beside it, or replaces it
     plugin: str | None = None  # the module whose library is registered; the provider is then added by device
-    memory: Literal["host", "cuda", "dml"] = (
-        "host"  # where inputs and outputs are bound
-    )
+    memory: Literal["host", "cuda", "dml"] = "host"  # where inputs and outputs are bound
     accelerator: bool = False  # it computes in memory of its own
     booleans: tuple[str, str] = ("0", "1")  # how its options spell false and true
     # options that say how many threads, for a provider that has threads of its own; None: it takes the session's

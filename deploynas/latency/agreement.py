@@ -21,6 +21,12 @@ from deploynas.providers import CPU, Precision
 TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "fp16": 3e-2, "int8": 0.25}
 
 
+_SATURATES = (
+    "processors without VNNI saturate with 8-bit weights: `quantization: {weight_bits: 7}` in the device file; else its "
+    "latency would be that of another network"
+)
+
+
 def require_agreement(found: dict[str, np.ndarray], fed: dict[str, np.ndarray], model: Path, device: Device) -> None:
     """Raise unless the outputs that a session of the device found are those of the CPU provider."""
     precision = precision_of(model)
@@ -31,7 +37,7 @@ def require_agreement(found: dict[str, np.ndarray], fed: dict[str, np.ndarray], 
             raise DeployNASError(
                 f"`{device.provider_name}` computes something else than the CPU: output `{name}` is off by {off:.2g} "
                 f"of its size, at most {TOLERANCE[precision]:g} is rounding in {precision}",
-                hint="its latency would be that of another network; `deploynas devices --check` looks closer",
+                hint=_SATURATES if precision == "int8" else "its latency would be that of another network",
             )
 
 

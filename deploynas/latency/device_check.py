@@ -125,7 +125,7 @@ def _threads(device: Device, path: Path) -> Iterator[Checked]:
     while time.perf_counter() < begun + WORKING_S:
         session.run()
     spent = sorted((seconds - before.get(thread, 0.0) for thread, seconds in _computed().items()), reverse=True)
-    working = sum(seconds > 0.2 * spent[0] for seconds in spent)
+    working = sum(seconds > 0.02 * spent[0] for seconds in spent)  # on a busy machine some are seldom scheduled
     found = f"{asked} asked for, {working} worked"
     if working > asked:
         yield Checked(name="threads", outcome="failed", found=found, hint="the provider takes more than it was given")
