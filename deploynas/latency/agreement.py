@@ -22,8 +22,8 @@ TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "fp16": 3e-2, "int8": 0.25}
 
 
 _SATURATES = (
-    "processors without VNNI saturate with 8-bit weights: `quantization: {weight_bits: 7}` in the device file; else its "
-    "latency would be that of another network"
+    "processors without VNNI saturate with 8-bit weights: `quantization: {weight_bits: 7}` in the device file; else "
+    "its latency would be that of another network"
 )
 
 
