@@ -15,6 +15,7 @@ ESTIMATORS = {
     "quadratic": "deploynas.accuracy.quadratic:QuadraticEstimator",
     "mlp": "deploynas.accuracy.mlp:MLPEstimator",
     "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
+    "training-free": "deploynas.accuracy.training_free.estimator:TrainingFreeEstimator",
 }
 
 # `indexed`: one or two sums behind an increasing link, or a plain sum on the scale of log odds where those do not
@@ -23,6 +24,9 @@ ESTIMATORS = {
 # on the depth of every stage, `quadratic` that of eq. 9
 Method = Literal["indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp"]
 ESTIMATION_METHODS: tuple[Method, ...] = ("indexed", "contributions", "bilinear", "coupled", "quadratic", "mlp")
+
+# a ranking by what networks are at initialisation: no supernet is asked, so it has a way of its own (`training_free/`)
+TRAINING_FREE = "training-free"
 
 # those that a file of measured networks is enough for
 ResultsMethod = Literal["indexed", "bilinear", "coupled", "quadratic", "mlp"]
