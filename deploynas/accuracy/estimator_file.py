@@ -163,6 +163,11 @@ class StoredEstimator(ABC):
     def objective(self) -> Objective:
         """What a search maximises: the prediction by its coefficients, if it has some."""
 
+    @property
+    def ranked_by(self) -> str | None:
+        """In words, what predictions are where they only rank; None where they are accuracies."""
+        return None
+
     @abstractmethod
     def _coefficients(self) -> dict[str, object]:
         """The fields of `File` that the kind adds."""

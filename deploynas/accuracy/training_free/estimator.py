@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 
 from deploynas.accuracy.bilinear import BilinearEstimator, BilinearFile
 from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
-from deploynas.accuracy.training_free.registry import Reading
-from deploynas.errors import InputError
+from deploynas.accuracy.registry import require_known
+from deploynas.accuracy.training_free.registry import TRAINING_FREE_SCORES, WORDS, Reading
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective, Scale
 
@@ -50,19 +50,17 @@ class TrainingFreeEstimator(StoredEstimator):
     def objective(self) -> Objective:
         return self.worth.separable("ordinal")
 
+    @property
+    def ranked_by(self) -> str:
+        return f"training-free `{self.score}`, {WORDS[self.score]}"
+
     def _coefficients(self) -> dict[str, object]:
         return {"score": self.score, "reading": self.reading, **self.worth._coefficients()}
 
     @classmethod
     def _from_file(cls, space: Space, file: EstimatorFile) -> TrainingFreeEstimator:
         assert isinstance(file, TrainingFreeFile)
+        require_known("training-free score", file.score, TRAINING_FREE_SCORES)
         own = {key: value for key, value in file.model_dump().items() if key in BilinearFile.model_fields}
         shared = BilinearFile.model_validate({**own, "kind": "bilinear", "comparisons": []})
         return cls(space, file.score, file.reading, BilinearEstimator._from_file(space, shared))
-
-
-def training_free(estimator: StoredEstimator) -> TrainingFreeEstimator:
-    """The estimator, where only a training-free one will do."""
-    if isinstance(estimator, TrainingFreeEstimator):
-        return estimator
-    raise InputError("the estimator is not training-free", hint="`deploynas estimate --method training-free`")
