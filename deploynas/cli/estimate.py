@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
 # by the names of their parameters
 SUPERNET_OPTIONS = ("data", "folder", "sampling", "estimand", "score", "shrink", "passes", "target_se", "unseen")
-NOT_TRAINING_FREE = ("folder", "sampling", "estimand", "shrink", "target_se", *COLUMNS, "percent", "tolerance", *CREDITS)
+NOT_TRAINING_FREE = (
+    "folder",
+    "sampling",
+    "estimand",
+    "shrink",
+    "target_se",
+    *COLUMNS,
+    "percent",
+    "tolerance",
+    *CREDITS,
+)
 
 
 @click.command("estimate")
@@ -130,9 +140,8 @@ def _from_results(results: Path, out: Path | None, as_json: bool, options: Value
 
 def _training_free(supernet: Path | None, out: Path | None, as_json: bool, options: Values) -> None:
     from deploynas.accuracy.training_free.registry import DEFAULT_SCORE
-    from deploynas.pipeline.training_free import RANDOM, TrainingFreeOrder, TrainingFreeSettings, rank_training_free
-
     from deploynas.pipeline.supernet import open_supernet
+    from deploynas.pipeline.training_free import RANDOM, TrainingFreeOrder, TrainingFreeSettings, rank_training_free
     from deploynas.space import Space
 
     name, data, asked = options["space_name"], str(options["data"] or RANDOM), options["score"]
@@ -142,7 +151,9 @@ def _training_free(supernet: Path | None, out: Path | None, as_json: bool, optio
     )
     if supernet is None:
         if not isinstance(name, str):
-            raise InputError("`--method training-free` needs a space", hint="`--space fashion`, or a YAML file of yours")
+            raise InputError(
+                "`--method training-free` needs a space", hint="`--space fashion`, or a YAML file of yours"
+            )
         order = TrainingFreeOrder(Space.load(name), data, settings)
     else:
         opened = open_supernet(supernet, None if data == RANDOM else data)

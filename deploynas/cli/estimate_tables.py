@@ -41,7 +41,9 @@ def show_training_free(estimator: TrainingFreeEstimator) -> None:
     from deploynas.accuracy.training_free.registry import WORDS
 
     about, validation = estimator.provenance, estimator.validation
-    what = f"batches of {about['images']} images, a path each" if estimator.reading == "multi-path" else "whole networks"
+    what = (
+        f"batches of {about['images']} images, a path each" if estimator.reading == "multi-path" else "whole networks"
+    )
     rows = [
         ["method", "training-free: it ranks, and knows no accuracy"],
         ["score", f"{estimator.score}: {WORDS[estimator.score]}"],

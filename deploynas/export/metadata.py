@@ -37,6 +37,7 @@ class Metadata(BaseModel):
     validation_accuracy: float | None = None
     lineage: NetworkLineage = NetworkLineage()
     teacher: TeacherRecord | None = None
+    untrained: bool = False
 
     def props(self, precision: str, calibration: Calibration | None = None) -> dict[str, str]:
         made = self.model_dump(include={"data", "validation_accuracy", "lineage", "teacher"})
@@ -47,5 +48,6 @@ class Metadata(BaseModel):
             "preprocessing": self.preprocessing.model_dump_json(),
             "labels": json.dumps(self.labels, ensure_ascii=False),
             "precision": precision,
+            **({"untrained": "true"} if self.untrained else {}),
             "provenance": json.dumps(made, ensure_ascii=False, allow_nan=False),
         }

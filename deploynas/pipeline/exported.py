@@ -85,6 +85,7 @@ def export_network(
         validation_accuracy=record.validation_accuracy,
         lineage=record.lineage.public(),
         teacher=record.teacher,
+        untrained=bool(record.untrained),
     )
     validation = stream(batches, data.validation)
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
@@ -93,7 +94,8 @@ def export_network(
     calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
     if calibration:
         images = stream(batches, calibration_subset(data, calibration.share))
-        int8 = int8_file(source, fp32, validation, Quantisation(calibration, images, wishes.max_accuracy_drop))
+        most = 1.0 if record.untrained else wishes.max_accuracy_drop  # random weights have no accuracy to lose
+        int8 = int8_file(source, fp32, validation, Quantisation(calibration, images, most))
         contents["int8"] = int8.content
     for precision, content in contents.items():
         write_bytes(stage / MODEL[precision], content)

@@ -22,6 +22,7 @@ from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.sources import KnownTable
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
+from deploynas.report.accuracy_words import UNTRAINED_MEANS
 from deploynas.report.document import (
     CalibrationRecord,
     ChangeWorth,
@@ -76,7 +77,8 @@ def report_document(shipment: Shipment) -> ReportFile:
     bench = shipped.benches[device.precision]
     points = _frontier(estimator, table)
     beside = _beside(shipment, points)
-    expectation = estimator.expect(architecture) if estimator else None
+    expects = estimator is not None and estimator.scale == "accuracy"
+    expectation = estimator.expect(architecture) if estimator and expects else None
     validation = estimator.validation if estimator else None
     report = ReportFile(
         title=f"{space.name} on {device.name}",
@@ -102,12 +104,12 @@ def report_document(shipment: Shipment) -> ReportFile:
         files=_files(shipped),
         blocks=block_reports(architecture, table, bench),
         gain=beside.gain,
-        expected=expected_network(architecture, estimator, table) if estimator and table else None,
+        expected=expected_network(architecture, estimator, table) if estimator and expects and table else None,
         frontier=_points(points, estimator, table),
         measured=beside.points,
         table_networks=_table_networks(known),
         rounds=_rounds(shipment),
-        verification=VerificationRecord.model_validate(asdict(shipped.fp32.verification)),
+        verification=_verification(shipped),
         calibration=_calibration(shipped),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
@@ -116,6 +118,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         outcome=_outcome(shipment),
         waits=[_wait(timing) for timing in (busier.timing for busier in shipped.waits) if timing],
         joint_scale=beside.scale,
+        untrained=bool(record.untrained),
         profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
@@ -129,6 +132,13 @@ def _outcome(shipment: Shipment) -> Outcome | None:
     )
 
 
+def _verification(shipped: Exported) -> VerificationRecord:
+    found = VerificationRecord.model_validate(asdict(shipped.fp32.verification))
+    if not shipped.record.untrained:
+        return found
+    return found.model_copy(update={"torch_accuracy": None, "onnx_accuracy": None})  # of random weights: chance
+
+
 def _wait(timing: Timing) -> Wait:
     return Wait(
         undisturbed_ms=timing.undisturbed.latency_ms, p50_ms=timing.clock.p50_ms, disturbance=timing.disturbance
@@ -136,7 +146,7 @@ def _wait(timing: Timing) -> Wait:
 
 
 def _files(shipped: Exported) -> list[ShippedFile]:
-    accuracies = {"fp32": shipped.fp32.verification.onnx_accuracy}
+    accuracies: dict[str, float] = {"fp32": shipped.fp32.verification.onnx_accuracy}
     sizes = {"fp32": len(shipped.fp32.content)}
     if shipped.int8:
         accuracies["int8"], sizes["int8"] = shipped.int8.accuracy, len(shipped.int8.content)
@@ -145,7 +155,7 @@ def _files(shipped: Exported) -> list[ShippedFile]:
             path=MODEL[precision],
             precision=precision,
             size_bytes=sizes[precision],
-            accuracy=accuracies[precision],
+            accuracy=None if shipped.record.untrained else accuracies[precision],
             latency_ms=result.measurement.latency_ms,
             relative_error=result.measurement.relative_error,
             stable=result.measurement.stable,
@@ -264,7 +274,7 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
     return CalibrationRecord(
         **asdict(shipped.int8.calibration),
         images=shipped.int8.calibration_images,
-        accuracy_drop=shipped.int8.accuracy_drop,
+        accuracy_drop=None if shipped.record.untrained else shipped.int8.accuracy_drop,
     )
 
 
@@ -272,7 +282,7 @@ def _changes(
     architecture: Architecture, estimator: StoredEstimator | None, table: LatencyTable | None
 ) -> list[ChangeWorth]:
     """What changing one thing about the shipped network is worth, the most accurate first."""
-    if estimator is None:
+    if estimator is None or estimator.scale == "ordinal":
         return []
     return [
         ChangeWorth(
@@ -286,7 +296,7 @@ def _changes(
 
 
 def _warnings(report: ReportFile, busiest: float) -> list[str]:
-    found = []
+    found = [UNTRAINED_MEANS] if report.untrained else []
     if report.budget_ms is None:
         found.append("no budget was given, so none was kept")
     found += [
@@ -308,9 +318,9 @@ def _warnings(report: ReportFile, busiest: float) -> list[str]:
         report.estimator_validation and report.estimator_validation.networks
     ):
         found.append("the estimator was not validated: its accuracies are for ranking")
-    if report.gain is None:
+    if report.gain is None and not report.untrained:
         found.append("nothing was compared: the supernet is not known, or is of other images")
-    if report.test_accuracy is None:
+    if report.test_accuracy is None and not report.untrained:
         found.append("the data has no test part: the accuracy is of images that the search used too")
     by_precision = {file.precision: file.latency_ms for file in report.files}
     if by_precision.get("int8", 0.0) > by_precision["fp32"]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-
 from deploynas.accuracy.estimator_file import EstimatorValidation
 from deploynas.accuracy.registry import require_known
 from deploynas.accuracy.samples import Pass
@@ -69,5 +68,3 @@ def held_against_accuracy(estimator: TrainingFreeEstimator, unseen: Sequence[Pas
     ranks = {"kendall_tau", "kendall_tau_interval", "spearman", "spearman_interval", "noise_ceiling"}
     kept = found.model_dump(include={"networks", "images", "measured_std", "noise_ceiling_spearman", *ranks})
     return replace(estimator, validation=EstimatorValidation.model_validate(kept))
-
-

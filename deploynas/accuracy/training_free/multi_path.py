@@ -69,9 +69,7 @@ def measure_paths(
 def _trace(supernet: nn.Module, batch: ScoringBatch, paths: Tensor, seed: int) -> Tensor:
     fixed_statistics(supernet, batch.images, paths)
     generator = torch.Generator().manual_seed(seed)
-    direction = {
-        name: torch.randn(weight.shape, generator=generator) for name, weight in supernet.named_parameters()
-    }
+    direction = {name: torch.randn(weight.shape, generator=generator) for name, weight in supernet.named_parameters()}
     return (derivative(supernet, direction, batch.images, paths) ** 2).sum(1) ** 0.5
 
 

@@ -36,7 +36,6 @@ class ScoringBatch:
         pixels = torch.randn(images, *shape, generator=generator)
         return cls(pixels, torch.randint(classes, (images,), generator=generator))
 
-
     @classmethod
     def joined(cls, pieces: Iterable[tuple[Tensor, Tensor]]) -> ScoringBatch:
         """One batch of the images and labels of several."""
