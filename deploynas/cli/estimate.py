@@ -40,7 +40,7 @@ NOT_TRAINING_FREE = (
 @click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN", help=supernet_help)
 @click.option("--from", "results", type=click.Path(path_type=Path), metavar="RESULTS.csv",
               help="Instead of a supernet: networks and their accuracies, measured by anybody.")  # fmt: skip
-@click.option("--data", help="Data set, or `random` for `training-free`.  [default: what the supernet was trained on; without one, random]")  # fmt: skip
+@click.option("--data", help="Data set.  [default: what the supernet was trained on; `training-free`: else random]")
 @out_option("Estimator file.  [default: RUN/estimator.json, or RESULTS.estimator.json]")
 @with_estimation_options(training_free=True)
 @click.option("--samples", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -63,8 +63,8 @@ def command(
 
     From a supernet: passes are kept, the same command continues, and more passes refine what is there. On several
     processes: `torchrun --nproc-per-node 2 -m deploynas estimate …`. From a file of results (`--from`, with `--space`):
-    nothing is measured, and nothing needs PyTorch. From nothing (`--method training-free`, with `--space`): networks are
-    ranked by what they are before any training; with `--supernet`, that ranking is held against its accuracies.
+    nothing is measured, and nothing needs PyTorch. From nothing (`--method training-free`, with `--space`): networks
+    are ranked by what they are before any training; with `--supernet`, that is held against its accuracies.
     """
     if options["method"] == TRAINING_FREE:
         _refuse(context, NOT_TRAINING_FREE, "estimates of accuracy")
@@ -151,9 +151,7 @@ def _training_free(supernet: Path | None, out: Path | None, as_json: bool, optio
     )
     if supernet is None:
         if not isinstance(name, str):
-            raise InputError(
-                "`--method training-free` needs a space", hint="`--space fashion`, or a YAML file of yours"
-            )
+            raise InputError("`--method training-free` needs a space", hint="`--space fashion`, or a file of yours")
         order = TrainingFreeOrder(Space.load(name), data, settings)
     else:
         opened = open_supernet(supernet, None if data == RANDOM else data)

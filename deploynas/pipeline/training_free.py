@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class TrainingFreeOrder:
 
     space: Space
     data: str | Data = RANDOM
-    settings: TrainingFreeSettings = TrainingFreeSettings()
+    settings: TrainingFreeSettings = field(default_factory=TrainingFreeSettings)
     supernet: TrainedSupernet | None = None  # whose one-shot accuracies the ranking is held against
     unseen: int = 200  # networks of it
 

@@ -118,8 +118,8 @@ def _untrained() -> list[str]:
     return [
         "## Training and data",
         "",
-        "None. The weights are random; images that the export needed were random too, unless a data set was named. Train "
-        "the architecture below, or a supernet of its space (`deploynas train`), and export again.",
+        "None. The weights are random; images that the export needed were random too, unless a data set was named. "
+        "Train the architecture below, or a supernet of its space (`deploynas train`), and export again.",
         "",
     ]
 

@@ -1,7 +1,8 @@
 """A network that was never trained, as a file that can be exported and timed: latency does not depend on the weights.
 
 For a user who has no data yet. Its weights are drawn as timm draws them; images are random where there are none, and
-stand in for real ones wherever an export needs some. The file says that it is untrained, and everything made of it does.
+stand in for real ones wherever an export needs some. The file says that it is untrained, and so does all that is made
+of it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast, get_args
+from typing import get_args
 
 from deploynas.accuracy.estimator_file import EstimatorValidation
 from deploynas.accuracy.registry import require_known
@@ -45,7 +45,7 @@ def estimate_training_free(
 ) -> TrainingFreeEstimator:
     """What every decision adds to the score's logarithm."""
     score = load_score(settings.score)
-    reading = cast(Reading, score.reading)
+    reading = score.reading
     if reading == "multi-path":
         passes = settings.passes or BATCHES
         found = shrunk(measure_paths(space, settings.score, source, passes, settings.seed, on_progress), "projection")
