@@ -50,6 +50,7 @@ OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 CHANNELS, CELLS, IMAGES = 4, 1, 16
 YARDSTICKS = ("params", "macs")
+TIMED = 5  # networks of fashion
 
 
 # -- NAS-Bench-201 ----------------------------------------------------------------------------------
@@ -257,30 +258,33 @@ class Fashion:
         return self.samples.network(row).mean("accuracy")
 
     def ranks(self, networks: int, data: str) -> tuple[dict, list[dict]]:
-        source = batch_source(self.space, self.opened.data if data == "fashion-mini" else data)
-        rows = self.space.decisions.draw(networks, np.random.default_rng((0, 7)))
-        architectures = self.space.architectures(rows)
+        """Networks drawn at random, each with weights and a batch of its own."""
+        space, rng = self.space, np.random.default_rng(0)
+        architectures = [space.sample(rng) for _ in range(networks)]
+        shape = (space.in_channels, space.height, space.width)
+        real = batch_source(space, self.opened.data)
+
+        def batch(number: int) -> ScoringBatch:
+            return ScoringBatch.random(64, shape, space.classes, number) if data == "random" else real(number)
 
         def one(number: int) -> dict:
-            architecture = architectures[number]
-            values, seconds = scored(lambda: timm_model(architecture), source(number), number)
-            costs = Costs.of(self.space, architecture)
-            return {
-                "choices": architecture.choices,
-                "scores": values,
-                "seconds": seconds,
-                "params": costs.params,
-                "macs": costs.macs,
-                "accuracy": self.accuracy(architecture),
-            }
+            values, _ = scored(lambda: timm_model(architectures[number]), batch(number), number)
+            return {"scores": values}
 
         found = resumed(self.cache / f"{data}.jsonl", networks, one)
+        for row, architecture in zip(found, architectures, strict=True):
+            costs = Costs.of(space, architecture)
+            row |= {"choices": architecture.choices, "params": costs.params, "macs": costs.macs}
+            row["accuracy"] = self.accuracy(architecture)
+        timed = [scored(lambda a=a: timm_model(a), batch(0), 0)[1] for a in architectures[:TIMED]]
         accuracy = np.array([row["accuracy"] for row in found])
         document = {
             "networks": networks,
+            "images": 64,
             "data": data,
             "accuracy_std": float(accuracy.std(ddof=1)),
-            "cpu_seconds_per_network": seconds_of(found),
+            "validation_images": self.samples.measure.images,
+            "cpu_seconds_per_network": seconds_of([{"seconds": own} for own in timed]),
             "correlations": correlations(columns_of(found), accuracy),
         }
         return document, found
@@ -353,7 +357,7 @@ def main() -> None:
     parser.add_argument("--supernet", type=Path, help="a run of `fashion`")
     parser.add_argument("--trained", type=Path, help="its estimator")
     parser.add_argument("--table", type=Path, default=Path("profiles/cpu-1t.fashion.json"))
-    parser.add_argument("--networks", type=int, default=100, help="of fashion")
+    parser.add_argument("--networks", type=int, default=60, help="of fashion")
     parser.add_argument("--cache", type=Path, default=Path("runs/training_free"), help="where scores are kept")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

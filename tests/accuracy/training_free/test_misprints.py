@@ -5,6 +5,7 @@ None of them is used anywhere; this is what keeps them out.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -52,16 +53,13 @@ def test_later_nodes_of_a_narrow_cell_move_with_the_first_weight() -> None:
 def test_the_trace_of_a_deep_network_moves_with_its_depth(layers: int) -> None:
     """Lemma D.9 drops the factor L that proposition 6.2 has for it.
 
-    A linear network in the kernel's parametrisation, f = w_L' W .. W x / sqrt(n_0 ...): every layer adds |x|^2 / n_0. At
-    inputs of length 1 and 0 the mean traces are L / n_0 and 0, and the two point distributions are Z = 2 apart.
+    A linear network in the kernel's parametrisation, f = w_L' W .. W x / sqrt(n_0 ...): every layer adds |x|^2 / n_0.
+    At inputs of length 1 and 0 the mean traces are L / n_0 and 0, and the two point distributions are Z = 2 apart.
     """
     inputs, width, z = 4, 400, 2.0
     generator = torch.Generator().manual_seed(0)
     sizes = [inputs, *[width] * (layers - 1), 1]
-    weights = [
-        torch.randn(out, into, generator=generator).requires_grad_()
-        for into, out in zip(sizes, sizes[1:], strict=False)
-    ]
+    weights = [torch.randn(out, into, generator=generator).requires_grad_() for into, out in itertools.pairwise(sizes)]
 
     def trace(x: torch.Tensor) -> float:
         for weight in weights:
