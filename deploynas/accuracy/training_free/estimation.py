@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
 
 from deploynas.accuracy.estimator_file import EstimatorValidation
 from deploynas.accuracy.registry import require_known
@@ -16,7 +15,7 @@ from deploynas.accuracy.samples import Pass
 from deploynas.accuracy.shrinkage import shrunk
 from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.accuracy.training_free.multi_path import BatchSource, measure_paths
-from deploynas.accuracy.training_free.registry import DEFAULT_SCORE, TRAINING_FREE_SCORES, Reading
+from deploynas.accuracy.training_free.registry import DEFAULT_SCORE, TRAINING_FREE_SCORES
 from deploynas.accuracy.training_free.score import load_score
 from deploynas.accuracy.training_free.whole_networks import measure_networks
 from deploynas.accuracy.validation import validate
@@ -56,7 +55,7 @@ def estimate_training_free(
             raise InputError(f"`{settings.score}` is fitted to whole networks, at least {MIN_NETWORKS}, got {passes}")
         worth = replace(measure_networks(space, score, source, passes, settings.seed, on_progress), comparisons=())
     else:
-        raise AssertionError(f"{reading} is none of {get_args(Reading)}")
+        raise AssertionError(reading)
     about = {"method": "training-free", "score": settings.score, "reading": reading, "passes": passes}
     about |= {"images": len(source(0)), "seed": settings.seed}
     return TrainingFreeEstimator(space, settings.score, reading, worth, provenance=about)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from deploynas.accuracy.bilinear import BilinearEstimator, BilinearFile
 from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
 from deploynas.accuracy.registry import require_known
-from deploynas.accuracy.training_free.registry import TRAINING_FREE_SCORES, WORDS, Reading
+from deploynas.accuracy.training_free.registry import WORDS, Reading
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective, Scale
 
@@ -60,7 +60,7 @@ class TrainingFreeEstimator(StoredEstimator):
     @classmethod
     def _from_file(cls, space: Space, file: EstimatorFile) -> TrainingFreeEstimator:
         assert isinstance(file, TrainingFreeFile)
-        require_known("training-free score", file.score, TRAINING_FREE_SCORES)
+        require_known("training-free score", file.score, WORDS)
         own = {key: value for key, value in file.model_dump().items() if key in BilinearFile.model_fields}
         shared = BilinearFile.model_validate({**own, "kind": "bilinear", "comparisons": []})
         return cls(space, file.score, file.reading, BilinearEstimator._from_file(space, shared))

@@ -7,7 +7,8 @@ column; its gradient is that of the softmax (straight through). Everything is ta
 needs no iteration. nu is the mean of Th over random networks, before (`fixed`) or as they are drawn (`adaptive`).
 
 The thesis takes the argmax of alpha*. Here alpha* is a score that separates by stage, so the exact search finds its
-best network within any limits; without limits that is the argmax. Nothing here needs torch: an oracle knows the network.
+best network within any limits; without limits that is the argmax. Nothing here needs torch: an oracle knows the
+network.
 """
 
 from __future__ import annotations

@@ -15,11 +15,13 @@ TRAINING_FREE_SCORES = {
     "kappa": "deploynas.accuracy.training_free.kappa:Kappa",
     "knas": "deploynas.accuracy.training_free.knas:Knas",
 }
+NASI = "nasi"  # `search --solver nasi`: a ranking of decisions, of no network on its own
 DEFAULT_SCORE = "trace"
 TrainingFreeScore = Literal["grad", "snip", "synflow", "trace", "kappa", "knas"]
 
-# where contributions of single decisions come from: a batch in which every image takes its own path, or whole networks
-Reading = Literal["multi-path", "networks"]
+# where contributions of single decisions come from: a batch in which every image takes its own path, whole networks, or
+# (of NASI, which has no score of a network) the weights of choices
+Reading = Literal["multi-path", "networks", "gumbel"]
 
 WORDS = {
     "grad": "length of the mean gradient of the loss",
@@ -28,4 +30,5 @@ WORDS = {
     "trace": "root of the tangent kernel's trace per image",
     "kappa": "condition number of the tangent kernel, the smaller the better",
     "knas": "root of the mean entry of the tangent kernel",
+    NASI: "weights of choices, by what they add to the length of the mean gradient up to a limit",
 }

@@ -29,6 +29,9 @@ class ScoringBatch:
     def __len__(self) -> int:
         return len(self.images)
 
+    def first(self, images: int) -> ScoringBatch:
+        return ScoringBatch(self.images[:images], self.labels[:images])
+
     @classmethod
     def random(cls, images: int, shape: tuple[int, int, int], classes: int, seed: int = 0) -> ScoringBatch:
         """Standard normal pixels and uniform labels."""

@@ -14,6 +14,7 @@ from deploynas.accuracy.training_free.gradients import mean_loss_gradient, tange
 from deploynas.accuracy.training_free.initialisation import fixed_statistics, lecun
 from deploynas.accuracy.training_free.kappa import condition
 from deploynas.accuracy.training_free.registry import (
+    NASI,
     TRAINING_FREE_SCORES,
     WORDS,
     Reading,
@@ -49,7 +50,8 @@ def value(name: str, network: nn.Module, batch: ScoringBatch) -> float:
 
 
 def test_every_score_has_words_and_a_type() -> None:
-    assert set(TRAINING_FREE_SCORES) == set(WORDS) == set(get_args(TrainingFreeScore))
+    assert {*TRAINING_FREE_SCORES, NASI} == set(WORDS)
+    assert set(TRAINING_FREE_SCORES) == set(get_args(TrainingFreeScore))
 
 
 @every_score
