@@ -65,7 +65,7 @@ def found(deploynas):
 
 def test_a_network_for_the_device_without_any_data(found, tmp_path: Path) -> None:
     result = SearchFile.load("found.json")
-    assert "trace" in (result.ranked_by or "")
+    assert "synflow" in (result.ranked_by or "")
     assert all(network.accuracy is None and network.optimal for network in result.networks)
     done = found("export", "found.json", "--untrained", "--device", "quick.yaml", "--max-latency-ms", "1000")
     assert done.code == 0, done.err

@@ -16,7 +16,7 @@ TRAINING_FREE_SCORES = {
     "knas": "deploynas.accuracy.training_free.knas:Knas",
 }
 NASI = "nasi"  # `search --solver nasi`: a ranking of decisions, of no network on its own
-DEFAULT_SCORE = "trace"
+DEFAULT_SCORE = "synflow"
 TrainingFreeScore = Literal["grad", "snip", "synflow", "trace", "kappa", "knas"]
 
 # where contributions of single decisions come from: a batch in which every image takes its own path, whole networks, or
