@@ -34,7 +34,8 @@ class MixtureOracle:
                 hint="copy its YAML file and give `input` one size",
             )
         self.space, self.source = space, source
-        self.supernet = lecun(Supernet(space), seed)
+        self.supernet = Supernet(space)
+        lecun(self.supernet, seed)
         batch = source(0)
         rows = space.decisions.draw(len(batch), np.random.default_rng((seed, 4)))
         fixed_statistics(self.supernet, batch.images, as_paths(rows)).double()  # differences are taken below
