@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from deploynas.accuracy.estimator_file import EstimatorFile, StoredEstimator
 from deploynas.errors import InputError
 from deploynas.space import Architecture, Depths, Ragged, Space
-from deploynas.space.coefficients import Objective, SeparableObjective
+from deploynas.space.coefficients import Objective, Scale, SeparableObjective
 
 
 class BilinearFile(EstimatorFile):
@@ -104,7 +104,11 @@ class BilinearEstimator(StoredEstimator):
         return math.sqrt(_total(self.space, architecture, self.errors.base**2, depth, block))
 
     def objective(self) -> Objective:
-        return SeparableObjective.from_contributions(self.space, self.base, self.depth, self.block)
+        return self.separable("accuracy")
+
+    def separable(self, scale: Scale) -> SeparableObjective:
+        """The sum by its coefficients; a sum of contributions to something else than accuracy only ranks."""
+        return SeparableObjective.from_contributions(self.space, self.base, self.depth, self.block, scale)
 
 
 def _total(space: Space, architecture: Architecture, base: float, depth: Depths, block: Ragged) -> float:

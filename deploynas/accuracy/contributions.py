@@ -73,9 +73,13 @@ def pooled(space: Space, passes: Sequence[Pass], score: Score, estimand: Estiman
     Paths are drawn independently of images, so the effect may be random instead of fixed: what images differ
     in is removed as far as their number of visits allows, and one visit each is no special case.
     """
+    paths = np.stack([p.paths for p in passes], axis=1)
+    return pooled_values(space, paths, np.stack([p.scores.values(score) for p in passes], axis=1), estimand)
+
+
+def pooled_values(space: Space, paths: np.ndarray, y: np.ndarray, estimand: Estimand) -> Contributions:
+    """The same of any number y (images, visits) that came of paths (images, visits, columns): images are clusters."""
     contrasts = Contrasts(space.decisions, estimand)
-    paths = np.stack([p.paths for p in passes], axis=1)  # (images, visits, columns)
-    y = np.stack([p.scores.values(score) for p in passes], axis=1)
     visits, chunk = y.shape[1], max(1, CHUNK_ENTRIES // (y.shape[1] * contrasts.size))
     total, between = (np.zeros((contrasts.size, contrasts.size)) for _ in range(2))
     total_y, between_y = np.zeros(contrasts.size), np.zeros(contrasts.size)

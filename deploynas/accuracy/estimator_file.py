@@ -23,7 +23,7 @@ from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
 from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Space
-from deploynas.space.coefficients import Objective
+from deploynas.space.coefficients import Objective, Scale
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -129,6 +129,7 @@ class StoredEstimator(ABC):
     """
 
     File: ClassVar[type[EstimatorFile]]
+    scale: ClassVar[Scale] = "accuracy"  # `ordinal`: predictions only rank, and no accuracy is expected of anything
 
     space: Space
     validation: EstimatorValidation | None = field(default=None, kw_only=True)
@@ -138,7 +139,7 @@ class StoredEstimator(ABC):
 
     @abstractmethod
     def predict(self, architecture: Architecture) -> float:
-        """The accuracy (0..1) of an architecture of the space."""
+        """The accuracy (0..1) of an architecture of the space; on an ordinal scale a number that ranks it."""
 
     @abstractmethod
     def predict_se(self, architecture: Architecture) -> float | None:
@@ -146,6 +147,11 @@ class StoredEstimator(ABC):
 
     def expected(self, score: float) -> float:
         """The accuracy to expect of networks with this prediction: what such networks measured, where that is known."""
+        if self.scale == "ordinal":
+            raise InputError(
+                "the estimator only ranks networks: it does not know what accuracy to expect of one",
+                hint="train a supernet and estimate from it: `deploynas train`, `deploynas estimate --supernet RUN`",
+            )
         found = self.validation.expected(score) if self.validation else None
         return score if found is None else found
 
@@ -156,6 +162,11 @@ class StoredEstimator(ABC):
     @abstractmethod
     def objective(self) -> Objective:
         """What a search maximises: the prediction by its coefficients, if it has some."""
+
+    @property
+    def ranked_by(self) -> str | None:
+        """In words, what predictions are where they only rank; None where they are accuracies."""
+        return None
 
     @abstractmethod
     def _coefficients(self) -> dict[str, object]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from deploynas.accuracy.differences import Difference, variances_of
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.errors import InputError
 from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Ragged
@@ -80,6 +81,7 @@ class InsightsFile(BaseModel):
     at: AtNetwork | None = None  # what single changes bring to one network
     validation: dict[str, Any] | None
     results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
+    ranked_by: str | None = None  # what gains are in the unit of, where an estimator only ranks; None: accuracy
 
 
 def quantile(p: float, degrees: float) -> float:
@@ -113,6 +115,8 @@ def insights_of(estimator: StoredEstimator, block_ms: Ragged | None = None) -> l
             )
             for c in comparisons
         ]
+    if isinstance(estimator, TrainingFreeEstimator):  # in the unit of its score; no sentence rests on it
+        return [replace(insight, degrees=None) for insight in insights_of(estimator.worth, block_ms)]
     if isinstance(estimator, IndexedEstimator):
         worth = average_worth(estimator)
         return [Insight(*c.key, *worth.compare(c.weights), costs[c.key]) for c in comparisons]
@@ -220,4 +224,5 @@ def insights_file(
         at=at,
         validation=validation.model_dump() if validation else None,
         results=estimator.results,
+        ranked_by=estimator.ranked_by,
     )

@@ -16,6 +16,7 @@ ESTIMATORS = {
     "mlp": "deploynas.accuracy.mlp:MLPEstimator",
     "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
     "fourier": "deploynas.accuracy.fourier:FourierEstimator",
+    "training-free": "deploynas.accuracy.training_free.estimator:TrainingFreeEstimator",
 }
 
 # `indexed`: one or two sums behind an increasing link, or a plain sum on the scale of log odds where those do not
@@ -32,6 +33,9 @@ ESTIMATION_METHODS: tuple[Method, ...] = (
     "fourier",
     "mlp",
 )
+
+# a ranking by what networks are at initialisation: no supernet is asked, so it has a way of its own (`training_free/`)
+TRAINING_FREE = "training-free"
 
 # those that a file of measured networks is enough for
 ResultsMethod = Literal["indexed", "bilinear", "coupled", "quadratic", "fourier", "mlp"]

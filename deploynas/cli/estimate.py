@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.accuracy.registry import SCORES, TRAINING_FREE
 from deploynas.cli.console import json_option, print_json, progress_bar, say
-from deploynas.cli.estimate_tables import show, show_results
+from deploynas.cli.estimate_tables import show, show_results, show_training_free
 from deploynas.cli.fourier_options import FOURIER_OPTIONS, fourier_of, with_fourier_options
 from deploynas.cli.next_commands import search_command
 from deploynas.cli.options import Values, estimation_of, out_option, supernet_help, with_estimation_options
-from deploynas.cli.results_options import RESULTS_OPTIONS, results_settings, with_results_options
+from deploynas.cli.results_options import COLUMNS, CREDITS, RESULTS_OPTIONS, results_settings, with_results_options
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,15 +35,26 @@ SUPERNET_OPTIONS = (
     "unseen",
     "rounds",
 )
+NOT_TRAINING_FREE = (
+    "folder",
+    "sampling",
+    "estimand",
+    "shrink",
+    "target_se",
+    *COLUMNS,
+    "percent",
+    "tolerance",
+    *CREDITS,
+)
 
 
 @click.command("estimate")
 @click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN", help=supernet_help)
 @click.option("--from", "results", type=click.Path(path_type=Path), metavar="RESULTS.csv",
               help="Instead of a supernet: networks and their accuracies, measured by anybody.")  # fmt: skip
-@click.option("--data", help="Data set.  [default: what the supernet was trained on]")
+@click.option("--data", help="Data set.  [default: what the supernet was trained on; `training-free`: else random]")
 @out_option("Estimator file.  [default: RUN/estimator.json, or RESULTS.estimator.json]")
-@with_estimation_options()
+@with_estimation_options(training_free=True)
 @click.option("--samples", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
               help="Where passes are kept.  [default: RUN/samples]")  # fmt: skip
 @click.option(
@@ -64,8 +76,15 @@ def command(
 
     From a supernet: passes are kept, the same command continues, and more passes refine what is there. On several
     processes: `torchrun --nproc-per-node 2 -m deploynas estimate …`. From a file of results (`--from`, with `--space`):
-    nothing is measured, and nothing needs PyTorch.
+    nothing is measured, and nothing needs PyTorch. From nothing (`--method training-free`, with `--space`): networks
+    are ranked by what they are before any training; with `--supernet`, that is held against its accuracies.
     """
+    if options["method"] == TRAINING_FREE:
+        _refuse(context, NOT_TRAINING_FREE, "estimates of accuracy")
+        if results is not None:
+            raise InputError("`--from` has accuracies, and `--method training-free` goes without", hint="leave one out")
+        _training_free(supernet, out, as_json, options)
+        return
     if (supernet is None) == (results is None):
         raise InputError("an estimator comes from `--supernet RUN` or `--from RESULTS.csv`, one of them")
     if options["method"] == "fourier":
@@ -136,6 +155,38 @@ def _from_results(results: Path, out: Path | None, as_json: bool, options: Value
         show_results(estimator)
     say(f"wrote {path}")
     _say_next(path, estimator, method)
+
+
+def _training_free(supernet: Path | None, out: Path | None, as_json: bool, options: Values) -> None:
+    from deploynas.accuracy.training_free.registry import DEFAULT_SCORE
+    from deploynas.pipeline.supernet import open_supernet
+    from deploynas.pipeline.training_free import RANDOM, TrainingFreeOrder, TrainingFreeSettings, rank_training_free
+    from deploynas.space import Space
+
+    name, data, asked = options["space_name"], str(options["data"] or RANDOM), options["score"]
+    passes = options["passes"] if isinstance(options["passes"], int) else None
+    settings = TrainingFreeSettings(
+        DEFAULT_SCORE if asked == SCORES[0] else str(asked), passes, int(str(options["seed"]))
+    )
+    if supernet is None:
+        if not isinstance(name, str):
+            raise InputError("`--method training-free` needs a space", hint="`--space fashion`, or a file of yours")
+        order = TrainingFreeOrder(Space.load(name), data, settings)
+    else:
+        opened = open_supernet(supernet, None if data == RANDOM else data)
+        if isinstance(name, str):
+            Space.load(name).require_hash(opened.space.hash, f"{supernet}: its supernet")
+        images = RANDOM if options["data"] == RANDOM else opened.data
+        order = TrainingFreeOrder(opened.space, images, settings, opened, int(str(options["unseen"])))
+    path = out or Path(f"{order.space.name}.{settings.score}.estimator.json")
+    with progress_bar("estimate") as on_progress:
+        estimator = rank_training_free(order, path, on_progress)
+    if as_json:
+        _print_json(path, estimator)
+    else:
+        show_training_free(estimator)
+    say(f"wrote {path}")
+    say(f"next: {search_command(path, estimator.space)}")
 
 
 def _print_json(path: Path, estimator: StoredEstimator) -> None:

@@ -9,6 +9,7 @@ from deploynas.cli.console import print_table
 if TYPE_CHECKING:
     from deploynas.accuracy.estimation import Estimate
     from deploynas.accuracy.estimator_file import EstimatorValidation, GroupValidation, StoredEstimator
+    from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 
 GROUP_COLUMNS = (
     "left out whole",
@@ -32,6 +33,27 @@ def show(found: Estimate) -> None:
         rows.append(["largest standard error", f"{100 * found.largest_se:.3f} points"])
     validation = found.estimator.validation
     if validation:
+        rows += validation_rows(validation)
+    print_table(["estimate", ""], rows)
+
+
+def show_training_free(estimator: TrainingFreeEstimator) -> None:
+    """What was scored and how; of accuracy only how it ranks beside it, where that was measured."""
+    from deploynas.accuracy.training_free.registry import WORDS
+
+    about, validation = estimator.provenance, estimator.validation
+    what = (
+        f"batches of {about['images']} images, a path each" if estimator.reading == "multi-path" else "whole networks"
+    )
+    rows = [
+        ["method", "training-free: it ranks, and knows no accuracy"],
+        ["score", f"{estimator.score}: {WORDS[estimator.score]}"],
+        ["read from", f"{about['passes']} {what}, nothing trained"],
+        ["images", "random, with random labels" if about.get("data") == "random" else f"{about.get('data')}"],
+    ]
+    if validation is None:
+        rows.append(["against accuracy", "not checked: `--supernet RUN` does"])
+    else:
         rows += validation_rows(validation)
     print_table(["estimate", ""], rows)
 
@@ -95,9 +117,10 @@ def validation_rows(validation: EstimatorValidation) -> list[list[str]]:
         ],
         ["Kendall tau", shown(v.kendall_tau, v.kendall_tau_interval)],
         ["Spearman", shown(v.spearman, v.spearman_interval)],
-        ["Pearson", shown(v.pearson, v.pearson_interval)],
-        ["mean error, points", shown(v.mean_error, v.mean_error_interval, 100)],
     ]
+    if v.mean_error is not None:  # else only ranks were compared
+        rows.append(["Pearson", shown(v.pearson, v.pearson_interval)])
+        rows.append(["mean error, points", shown(v.mean_error, v.mean_error_interval, 100)])
     if v.images is not None:
         halves = f"{shown(v.noise_ceiling)}, {shown(v.noise_ceiling_spearman)}"
         rows.append(["two halves of the images: tau, Spearman", halves])

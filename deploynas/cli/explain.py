@@ -53,6 +53,11 @@ def command(
     table = LatencyTable.load(latency) if latency else None
     if table:
         estimator.space.require_hash(table.space.hash, f"{latency}: its table")
+    if estimator.scale == "ordinal" and (networks or at is not None or html is not None):
+        raise InputError(
+            f"{estimator_path} only ranks networks, and has nothing to say in points of accuracy",
+            hint="without `--at`, `--html` and networks it shows what every decision adds to the score",
+        )
     if networks:
         _compare(estimator, networks, table, as_json)
     else:
@@ -63,6 +68,8 @@ def command(
 
 def _say_trust(estimator: StoredEstimator) -> None:
     """Of an estimator from elsewhere: what it was made from, and how right it is."""
+    if estimator.ranked_by:
+        say(f"score: {estimator.ranked_by}; it only ranks, and says nothing about accuracy")
     if estimator.results is None:
         return
     if estimator.results.about:
@@ -123,6 +130,9 @@ def _has_insights(estimator: StoredEstimator) -> bool:
 
 
 def _show_insights(document: InsightsFile) -> None:
+    if document.ranked_by:
+        _show_ranking_insights(document)
+        return
     costs = ["latency, ms", "points per ms"] if document.device else []
     rows = [
         [
@@ -134,6 +144,16 @@ def _show_insights(document: InsightsFile) -> None:
         for i in document.insights
     ]
     print_table(["change", "where", "accuracy, points", *costs], rows, "Averages over all other choices")
+
+
+def _show_ranking_insights(document: InsightsFile) -> None:
+    """In the unit of a score that only ranks: signs and order are what there is to see."""
+    rows = [
+        [f"{i.aspect} {i.change}", i.place, f"{i.gain:+.3g}", *([_number(i.cost_ms)] if document.device else [])]
+        for i in document.insights
+    ]
+    columns = ["change", "where", "score, which only ranks", *(["latency, ms"] if document.device else [])]
+    print_table(columns, rows, "Averages over all other choices")
 
 
 def _show_network(at: AtNetwork) -> None:
@@ -154,7 +174,9 @@ def _show_network(at: AtNetwork) -> None:
 def _show_findings(document: InsightsFile, testable: bool) -> None:
     for finding in document.findings:
         click.echo(finding)
-    if document.results:
+    if document.ranked_by:
+        say("nothing is put into words: a score that only ranks has no points of accuracy")
+    elif document.results:
         say("nothing is put into words: the networks of a file of results were not drawn at random")
     elif not testable:
         say("nothing is put into words: the estimator's file holds no unbiased comparisons; `estimate` writes them")

@@ -10,7 +10,7 @@ import click
 
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
 from deploynas.cli.options import device_option, out_option, supernet_help, wishes_of, with_bundle_options
-from deploynas.errors import GateError
+from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
     from deploynas.pipeline.delivery import Delivery
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 @click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN",
               help=f"What it came from. {supernet_help}")  # fmt: skip
 @click.option("--data", help="As for `train`.  [default: what it was fine-tuned on]")
+@click.option("--untrained", is_flag=True, help="NETWORK is a search result; ship its network with random weights.")
+@click.option("--pick", type=click.IntRange(min=1), default=1, show_default=True, help="Of `--untrained`: which one.")
 @out_option("Folder; each device gets a bundle in it.", folder=True, default=Path("bundles"))
 @with_bundle_options
 @json_option
@@ -41,6 +43,8 @@ def command(
     search: Path | None,
     supernet: Path | None,
     data: str | None,
+    untrained: bool,
+    pick: int,
     out: Path,
     as_json: bool,
     **options: object,
@@ -48,7 +52,8 @@ def command(
     """Export a fine-tuned network, verify it, time it on the device, and bundle it.
 
     NETWORK is what `finetune` wrote. Over budget, a smaller network is solved for, fine-tuned and tried; exit code 3
-    if none is within the budget after --rounds.
+    if none is within the budget after --rounds. With `--untrained` NETWORK is what `search` wrote: the file is verified
+    and timed like any other, since latency does not depend on the weights, and says that it is untrained.
     """
     from deploynas.device import Device
     from deploynas.pipeline.export import ExportOptions, export_for, open_network
@@ -57,6 +62,7 @@ def command(
 
     first = (device_name, None if max_latency_ms is None else require_budget(max_latency_ms))
     wanted = [(Device.load(name), budget) for name, budget in [first, *(split_budget(text) for text in also_on)]]
+    network = _with_random_weights(network, data, pick, search) if untrained else _not_a_search_result(network)
     asked = ExportOptions(wishes_of(options), data, supernet, search, latency)
     opened = open_network(network, asked)
     delivered, missed = list["Delivery"](), list[str]()
@@ -79,6 +85,29 @@ def command(
         raise GateError("; ".join(missed), hint="the other devices' bundles were written")
 
 
+def _with_random_weights(found: Path, data: str | None, pick: int, search: Path | None) -> Path:
+    from deploynas.pipeline.export import untrained_network
+
+    if search is not None:
+        raise InputError("`--untrained` takes the search result itself", hint=f"`export {search} --untrained`")
+    if found.is_dir() or found.suffix != ".json":
+        raise InputError(f"{found}: `--untrained` takes a search result", hint="`deploynas search --out found.json`")
+    network = untrained_network(found, data, pick)
+    say(f"wrote {network}, untrained")
+    return network
+
+
+def _not_a_search_result(network: Path) -> Path:
+    from deploynas.files import read_schema
+
+    if network.suffix == ".json" and network.is_file() and read_schema(network) == "deploynas/search-result":
+        raise InputError(
+            f"{network} is a search result, whose networks have no weights yet",
+            hint=f"`deploynas finetune {network}` gives them some, `--untrained` ships them without",
+        )
+    return network
+
+
 def say_bundles(delivered: Sequence[Delivery]) -> None:
     """Where bundles are, and what to do with one."""
     for delivery in delivered:
@@ -99,6 +128,7 @@ def require_by_the_clock(delivered: Sequence[Delivery]) -> None:
 
 def show(reports: Sequence[ReportFile], as_json: bool) -> None:
     """One row per file, both latencies in it; then what became of each budget."""
+    from deploynas.report.accuracy_words import accuracy_words
     from deploynas.report.gain_words import headline, verdict
     from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms, waited
     from deploynas.report.numbers import change, ms, percent, size
@@ -114,7 +144,7 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
                 (
                     f"{report.device.name} {file.precision}",
                     percent(report.test_accuracy) if file.precision == "fp32" and report.test_accuracy else "",
-                    percent(file.accuracy),
+                    accuracy_words(report, file),
                     ms(report.predicted_ms) if gated else "",
                     ms(undisturbed_ms(report, file)),
                     ms(median_ms(file)),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS, SCORES
+from deploynas.accuracy.registry import ESTIMANDS, ESTIMATION_METHODS, SAMPLINGS, SCORES, TRAINING_FREE
+from deploynas.accuracy.training_free.registry import DEFAULT_SCORE, TRAINING_FREE_SCORES
 
 if TYPE_CHECKING:
     from deploynas.accuracy.estimation import EstimationSettings
@@ -69,12 +70,17 @@ def recipe_changes(changes: tuple[str, ...], seed: int | None) -> list[str]:
     return [*changes, *([f"seed={seed}"] if seed is not None else [])]
 
 
-def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Option:
+def with_estimation_options(passes: int | None = None, unseen: int = 200, training_free: bool = False) -> Option:
     """What to estimate and how; `estimation_of` reads them."""
+    methods = [*ESTIMATION_METHODS, *([TRAINING_FREE] if training_free else [])]
+    scores = [*SCORES, *(TRAINING_FREE_SCORES if training_free else [])]
+    ranking = " Or a ranking without anything trained." if training_free else ""
+    ranked_by = f" `{TRAINING_FREE}` has its own, by default {DEFAULT_SCORE}." if training_free else ""
     return with_options(
         click.option(
-            "--method", type=click.Choice(ESTIMATION_METHODS), default="indexed", show_default=True,
-            help="Sums behind a link, contributions from the same passes, or a form learned from whole networks.",
+            "--method", type=click.Choice(methods), default="indexed", show_default=True,
+            help="Sums behind a link, contributions from the same passes, or a form learned from whole networks."
+            + ranking,
         ),
         click.option(
             "--sampling", type=click.Choice(SAMPLINGS), default="pooled", show_default=True,
@@ -85,7 +91,8 @@ def with_estimation_options(passes: int | None = None, unseen: int = 200) -> Opt
             help="Of contributions: least squares, or eq. 3 as printed.",
         ),
         click.option(
-            "--score", type=click.Choice(SCORES), default="accuracy", show_default=True, help="What is averaged."
+            "--score", type=click.Choice(scores), default="accuracy", show_default=True,
+            help=f"What is averaged.{ranked_by}",
         ),
         click.option(
             "--shrink/--no-shrink", default=True, show_default=True,

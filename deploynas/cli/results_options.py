@@ -17,7 +17,7 @@ COLUMNS, CREDITS = ("architectures", "accuracy", "weight", "standard_error", "gr
 RESULTS_OPTIONS = ("space_name", *COLUMNS, "percent", "tolerance", *CREDITS)
 
 with_results_options = with_options(
-    click.option("--space", "space_name", metavar="NAME|FILE", help="Of `--from`: the space of its networks."),
+    click.option("--space", "space_name", metavar="NAME|FILE", help="Of `--from` and `--method training-free`."),
     click.option(
         "--architectures", metavar="COLUMN",
         help="Of `--from`: timm's notation, Once-for-all's JSON, or choices.  [default: architecture, arch or network]",

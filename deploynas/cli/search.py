@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
+from deploynas.accuracy.training_free.registry import NASI
 from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.cli.options import (
     goal_of,
@@ -23,7 +24,9 @@ from deploynas.cli.options import (
 from deploynas.errors import GateError, InputError
 
 if TYPE_CHECKING:
+    from deploynas.accuracy.training_free.nasi import NasiSettings, Nu
     from deploynas.latency.table import LatencyTable
+    from deploynas.pipeline.nasi import Nasi
     from deploynas.pipeline.search_request import SearchRequest
     from deploynas.search.result_file import RefinementRound, SearchFile
 
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     "--estimator",
     "estimator_path",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="FILE|NAME",
     help=f"What every decision is worth: a file from `estimate`, or one that ships: {', '.join(SHIPPED)}.",
 )
@@ -46,7 +48,12 @@ if TYPE_CHECKING:
 @with_goal_options
 @with_resource_options
 @click.option("--space", "space_name", metavar="NAME|FILE", help="By default the space that the estimator embeds.")
-@click.option("--solver", default="exact", show_default=True, help="exact, milp, bcfw, evolution or best-of.")
+@click.option(
+    "--solver",
+    default="exact",
+    show_default=True,
+    help="exact, milp, bcfw, evolution or best-of; nasi, which needs no estimator.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="The K best networks, best first.")
 @click.option(
@@ -74,7 +81,10 @@ if TYPE_CHECKING:
     metavar="RUN",
     help=f"For `--refine`. {supernet_help}  [default: that of the estimator, or runs/SPACE]",
 )
-@click.option("--data", help="For the measurements.  [default: what the supernet was trained on]")
+@click.option("--data", help="For the measurements.  [default: what the supernet was trained on; for nasi, random]")
+@click.option("--nu", type=click.Choice(["fixed", "adaptive"]), default="fixed", show_default=True,
+              help="Of nasi: the gradient from which on more counts against a network.")  # fmt: skip
+@click.option("--mu", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of nasi: how much it counts.")
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -82,7 +92,7 @@ if TYPE_CHECKING:
 @out_option("Write the result here, as JSON.")
 @json_option
 def command(
-    estimator_path: Path,
+    estimator_path: Path | None,
     latency: tuple[str, ...],
     space_name: str | None,
     solver: str,
@@ -94,6 +104,8 @@ def command(
     refine: int | None,
     supernet: Path | None,
     data: str | None,
+    nu: Nu,
+    mu: float,
     each: bool,
     frontier: bool,
     thin: int | None,
@@ -114,12 +126,19 @@ def command(
     deploynas profile --space ofa-mbv3 -o my.json
     deploynas search --estimator ofa-mbv3-imagenet --latency my.json:10
     """  # fmt: skip
+    from deploynas.accuracy.training_free.nasi import NasiSettings
     from deploynas.pipeline.search import network_for_each, shared_network, whole_frontier
     from deploynas.pipeline.search_request import BudgetedTable, SearchRequest, SolverChoice
 
     _refuse_contradictions(top, each, frontier, thin, dry_run)
     _refuse_idle_options(top, rerank, measure, device_name)
     goal, tables = goal_of(options), [BudgetedTable.parse(text) for text in latency]
+    nasi: Nasi | None = None
+    if solver == NASI:
+        nasi = _nasi(estimator_path, space_name, out, data, NasiSettings(mu=mu, nu=nu, seed=seed))
+        estimator_path, solver = _weighed(nasi, out), "exact"
+    if estimator_path is None:
+        raise InputError("`--estimator` says what decisions are worth", hint="`--solver nasi` needs none")
     choice = SolverChoice(solver, seed, top or 1)
     request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name, goal)
     if dry_run:
@@ -134,6 +153,10 @@ def command(
         ask = network_for_each if each else shared_network
         answer = whole_frontier(request, thin) if frontier else ask(request, on_progress)
     answer.document.refinement = list(rounds)
+    if nasi:
+        answer.document.provenance["solver"] = NASI
+        if answer.document.networks:
+            say(nasi.beside_random(answer.document.network(1), request.problem()))
     _say_all(answer.remarks)
     if rerank:
         _rerank(answer.document, rerank, data)
@@ -141,6 +164,31 @@ def command(
         _rerank(answer.document, measure, data)
         _time(answer.document, [table.table for table in tables], device_name)
     _hand_over(answer.document, out, as_json)
+
+
+def _nasi(
+    estimator: Path | None, space_name: str | None, out: Path | None, data: str | None, settings: NasiSettings
+) -> Nasi:
+    from deploynas.pipeline.nasi import Nasi
+    from deploynas.pipeline.training_free import RANDOM
+    from deploynas.space import Space
+
+    if estimator is not None:
+        raise InputError("`--solver nasi` weighs choices itself, and takes no `--estimator`")
+    if space_name is None:
+        raise InputError("`--solver nasi` needs a space", hint="`--space fashion`, or a YAML file of yours")
+    if out is None:
+        raise InputError("`--solver nasi` writes its weights beside the result", hint="give `--out found.json`")
+    return Nasi(Space.load(space_name), data or RANDOM, settings)
+
+
+def _weighed(nasi: Nasi, out: Path | None) -> Path:
+    assert out is not None
+    path = out.with_suffix(".estimator.json")
+    with progress_bar("nasi") as on_progress:
+        nasi.weigh(path, on_progress)
+    say(f"wrote {path}")
+    return path
 
 
 def _say_all(remarks: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from deploynas.cli.validation_words import ranking, say_groups, say_results
 from deploynas.search.feasibility import show as cost_text
 
 if TYPE_CHECKING:
+    from deploynas.accuracy.estimator_file import EstimatorValidation
     from deploynas.errors import GateError
     from deploynas.search.feasibility import CostRange
     from deploynas.search.result_file import FrontierRecord, LimitRecord, NetworkRecord, SearchFile, SharingRecord
@@ -148,6 +149,10 @@ def _say_trust(document: SearchFile) -> None:
     if any(record.accuracy is not None for record in records):
         what = "one-shot accuracy: with weights inherited from the supernet, before fine-tuning"
         say(f"{f'accuracy: {results.about}' if results and results.about else what}; (90 % interval)")
+    if document.ranked_by:
+        _say_ranking(document.ranked_by, validation)
+        _say_unprofiled(networks)
+        return
     if results:
         say_results(results)
     if validation and validation.kendall_tau is not None:
@@ -161,6 +166,18 @@ def _say_trust(document: SearchFile) -> None:
             f"where the search goes: expected - measured {100 * error:+.2f} ± {100 * se:.2f} points on "
             f"{validation.frontier_networks} networks that the estimator had not been told of"
         )
+    _say_unprofiled(networks)
+
+
+def _say_ranking(ranked_by: str, validation: EstimatorValidation | None) -> None:
+    say(f"score: {ranked_by}; it only ranks, and says nothing about the accuracy to expect")
+    if validation and validation.kendall_tau is not None:
+        say(f"estimator: {ranking(validation)}")
+    else:
+        say("estimator: its ranking was not held against any accuracy")
+
+
+def _say_unprofiled(networks: Sequence[NetworkRecord]) -> None:
     uses = [use for network in networks for use in network.limits]
     if any(use.unit == "ms" and use.relative_error is None for use in uses):
         say("latency: the table was not profiled, so its error is not known")

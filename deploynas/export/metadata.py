@@ -38,6 +38,7 @@ class Metadata(BaseModel):
     lineage: NetworkLineage = NetworkLineage()
     teacher: TeacherRecord | None = None
     provider: str | None = None  # of ONNX Runtime, that it is measured on
+    untrained: bool = False
 
     def props(self, precision: str, calibration: Calibration | None = None) -> dict[str, str]:
         made = self.model_dump(include={"data", "validation_accuracy", "lineage", "teacher"})
@@ -49,5 +50,6 @@ class Metadata(BaseModel):
             "labels": json.dumps(self.labels, ensure_ascii=False),
             "precision": precision,
             **({"provider": self.provider} if self.provider else {}),
+            **({"untrained": "true"} if self.untrained else {}),
             "provenance": json.dumps(made, ensure_ascii=False, allow_nan=False),
         }

@@ -48,6 +48,7 @@ class Candidates:
     table: KnownTable | None
     fine_tune: FineTune
     given: Path | None = None  # a fine-tuned network to begin with
+    untrained: bool = False  # networks that stand in need no weights to inherit
     solver: str = "exact"
     on_progress: OnProgress = silent
     probes: list[Round] = field(default_factory=list)  # networks that were measured without weights of their own
@@ -85,11 +86,12 @@ class Candidates:
 
     def _require_sources(self) -> tuple[KnownTable, StoredEstimator]:
         table, estimator = self.table, self.estimator
-        if table is None or estimator is None or self.sources.supernet is None:
+        supernet = self.sources.supernet
+        if table is None or estimator is None or (supernet is None and not self.untrained):
             needed = {
                 "a latency table of this device": table,
                 "the estimator": estimator,
-                "the supernet": self.sources.supernet,
+                **({} if self.untrained else {"the supernet": supernet}),
             }
             missing = [name for name, found in needed.items() if found is None]
             raise GateError(

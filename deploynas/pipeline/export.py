@@ -15,6 +15,8 @@ from deploynas.pipeline.finetune import FineTuneOptions, fine_tuning_task, finet
 from deploynas.pipeline.sources import Sources, budget_of
 from deploynas.pipeline.supernet import SupernetSource, find_supernet
 from deploynas.progress import OnProgress, silent
+from deploynas.provenance import NetworkLineage, origin
+from deploynas.search.result_file import SearchFile
 from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.training.batches import Batches
@@ -22,6 +24,7 @@ from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import Data, load_data
 from deploynas.training.finetune import NETWORK, FinetuneResult, finetune
 from deploynas.training.recipe import Augmentation, Recipe
+from deploynas.training.untrained import RANDOM, data_or_random, write_untrained
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class ExportOptions:
 
 
 @dataclass(frozen=True)
-class FineTunedNetwork:
+class GivenNetwork:
     """A network to export, with its data and with what it came from."""
 
     path: Path
@@ -42,6 +45,7 @@ class FineTunedNetwork:
     data: Data
     recipe: Recipe
     sources: Sources
+    untrained: bool = False
 
 
 def export(
@@ -62,8 +66,16 @@ def export(
     return export_for(opened, device, Path(out), max_latency_ms, options.wishes, on_progress)
 
 
-def open_network(network: str | Path, options: ExportOptions) -> FineTunedNetwork:
-    """`network` is what `finetune` wrote: its folder or the file in it."""
+def untrained_network(search: Path, data: str | None = None, pick: int = 1, out: Path | None = None) -> Path:
+    """A network of a search result with random weights, in a folder of its own beside it; random images without any."""
+    architecture = SearchFile.load(search).network(pick, search)
+    name = f"{search.stem}.untrained" if pick == 1 else f"{search.stem}.untrained-{pick}"
+    images = data_or_random(data or RANDOM, architecture.space)
+    return write_untrained(architecture, images, out or search.with_name(name), NetworkLineage(search=origin(search)))
+
+
+def open_network(network: str | Path, options: ExportOptions) -> GivenNetwork:
+    """`network` is what `finetune` wrote, or `untrained_network`: its folder or the file in it."""
     place = Path(network)
     path = place / f"{NETWORK}.safetensors" if place.is_dir() else place
     checkpoint = load_checkpoint(path)
@@ -71,18 +83,19 @@ def open_network(network: str | Path, options: ExportOptions) -> FineTunedNetwor
     wanted = options.data or record.data_text(path.parent)
     if not wanted:
         raise InputError(f"{path} does not say what it was trained on", hint="give `--data`")
-    data = record.normalised(load_data(wanted, space) if isinstance(wanted, str) else wanted)
+    load = data_or_random if record.untrained else load_data
+    data = record.normalised(load(wanted, space) if isinstance(wanted, str) else wanted)
     sources = Sources.remembered(record.lineage, data)
     if options.search:
         sources = sources.with_search(options.search)
     if options.supernet:
         sources = replace(sources, supernet=SupernetSource(find_supernet(options.supernet), data))
     sources = sources.with_tables(options.tables)
-    return FineTunedNetwork(path, space, data, record.recipe_for(space), sources)
+    return GivenNetwork(path, space, data, record.recipe_for(space), sources, bool(record.untrained))
 
 
 def export_for(
-    network: FineTunedNetwork,
+    network: GivenNetwork,
     device: Device,
     out: Path,
     max_latency_ms: float | None,
@@ -95,14 +108,17 @@ def export_for(
     def fine_tune(architecture: Architecture) -> Path:
         return _another(network, architecture, device.name, on_progress)
 
-    candidates = Candidates(device, network.space, network.sources, table, fine_tune, network.path)
+    candidates = Candidates(device, network.space, network.sources, table, fine_tune, network.path, network.untrained)
     batches = Batches(network.data, network.space, Augmentation())
     return deliver(candidates, Order(budget_ms, batches, wishes), out, on_progress)
 
 
-def _another(network: FineTunedNetwork, architecture: Architecture, device_name: str, on_progress: OnProgress) -> Path:
+def _another(network: GivenNetwork, architecture: Architecture, device_name: str, on_progress: OnProgress) -> Path:
     """A smaller network, fine-tuned as the given one was, beside it."""
     sources = network.sources
+    if network.untrained:
+        folder = network.path.parent / "again" / device_name / content_hash(architecture.choices)
+        return write_untrained(architecture, network.data, folder, NetworkLineage(search=origin(sources.search)))
     assert sources.supernet is not None
     supernet = sources.supernet.open()
     options = FineTuneOptions(network.recipe, sources.teacher, search=sources.search)

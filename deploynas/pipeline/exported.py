@@ -109,9 +109,10 @@ def export_network(
         lineage=record.lineage.public(),
         teacher=record.teacher,
         provider=device.provider_name,
+        untrained=bool(record.untrained),
     )
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
-    files = _files_for(device, source, batches, wishes)
+    files = _files_for(device, source, batches, wishes, bool(record.untrained))
     # what the provider cannot compute in is written for comparison alone, and not shipped
     made = {name: file for name, file in files.by_precision().items() if name not in device.record.refused}
     for precision, file in made.items():
@@ -125,17 +126,18 @@ def export_network(
     return Exported(network, checkpoint, files, benches, tuple(busier[device.precision] for busier in waits))
 
 
-def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes) -> NetworkFiles:
-    """What the device wants and what was wished for besides."""
+def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, random: bool) -> NetworkFiles:
+    """What the device wants and what was wished for besides; `random` weights have no accuracy to lose."""
     validation = stream(batches, batches.data.validation)
+    most = 1.0 if random else wishes.max_accuracy_drop
     fp32, fp16, int8 = fp32_file(network, validation), None, None
     if device.precision == "fp16":
-        fp16 = fp16_file(network, fp32, validation, wishes.max_accuracy_drop)
+        fp16 = fp16_file(network, fp32, validation, most)
     calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
     if calibration:
         images = stream(batches, calibration_subset(batches.data, calibration.share))
         device.model_copy(update={"precision": "int8"}).require_precision()
         on_cpu = device.provider_name == CPU
-        how = Int8Wishes(calibration, images, wishes.max_accuracy_drop, device.quantized, on_cpu)
+        how = Int8Wishes(calibration, images, most, device.quantized, on_cpu)
         int8 = int8_file(network, fp32, validation, how)
     return NetworkFiles(fp32, fp16, int8)

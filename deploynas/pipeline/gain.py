@@ -47,7 +47,9 @@ class Rivals:
             return cls(heaviest)
 
         def worth(network: Architecture) -> float:
-            return estimator.expect(network).accuracy if estimator else table.predict(network)
+            if estimator is None:
+                return table.predict(network)
+            return estimator.predict(network) if estimator.scale == "ordinal" else estimator.expect(network).accuracy
 
         limit_ms = (1 + SLACK) * table.predict(found)
         uniform = [network for network in uniform_networks(space) if table.predict(network) <= limit_ms]

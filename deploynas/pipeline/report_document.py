@@ -24,6 +24,7 @@ from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.sources import KnownTable
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
+from deploynas.report.accuracy_words import UNTRAINED_MEANS
 from deploynas.report.document import (
     CalibrationRecord,
     ChangeWorth,
@@ -78,7 +79,8 @@ def report_document(shipment: Shipment) -> ReportFile:
     bench = shipped.benches[device.precision]
     points = _frontier(estimator, table)
     beside = _beside(shipment, points)
-    expectation = estimator.expect(architecture) if estimator else None
+    expects = estimator is not None and estimator.scale == "accuracy"
+    expectation = estimator.expect(architecture) if estimator and expects else None
     validation = estimator.validation if estimator else None
     report = ReportFile(
         title=f"{space.name} on {device.name}",
@@ -104,12 +106,12 @@ def report_document(shipment: Shipment) -> ReportFile:
         files=_files(shipped),
         blocks=block_reports(architecture, table, bench),
         gain=beside.gain,
-        expected=expected_network(architecture, estimator, table) if estimator and table else None,
+        expected=expected_network(architecture, estimator, table) if estimator and expects and table else None,
         frontier=_points(points, estimator, table),
         measured=beside.points,
         table_networks=_table_networks(known),
         rounds=_rounds(shipment),
-        verification=VerificationRecord.model_validate(asdict(shipped.files.fp32.verification)),
+        verification=_verification(shipped),
         calibration=_calibration(shipped),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
@@ -118,6 +120,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         outcome=_outcome(shipment),
         waits=[_wait(timing) for timing in (busier.timing for busier in shipped.waits) if timing],
         joint_scale=beside.scale,
+        untrained=bool(record.untrained),
         profiler_slowdown=bench.profiler_slowdown,
     )
     busiest = max(bench.provenance["load_before"][0], bench.provenance["load_after"][0])
@@ -129,6 +132,13 @@ def _outcome(shipment: Shipment) -> Outcome | None:
     return (
         None if budget_ms is None else outcome_of(timing_of(shipment.shipped.benches, device), budget_ms, device.budget)
     )
+
+
+def _verification(shipped: Exported) -> VerificationRecord:
+    found = VerificationRecord.model_validate(asdict(shipped.files.fp32.verification))
+    if not shipped.record.untrained:
+        return found
+    return found.model_copy(update={"torch_accuracy": None, "onnx_accuracy": None})  # of random weights: chance
 
 
 def _wait(timing: Timing) -> Wait:
@@ -144,7 +154,7 @@ def _files(shipped: Exported) -> list[ShippedFile]:
             path=MODEL[precision],
             precision=precision,
             size_bytes=len(files[precision].content),
-            accuracy=files[precision].accuracy,
+            accuracy=None if shipped.record.untrained else files[precision].accuracy,
             latency_ms=result.measurement.latency_ms,
             relative_error=result.measurement.relative_error,
             stable=result.measurement.stable,
@@ -264,7 +274,7 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
     return CalibrationRecord(
         **asdict(int8.calibration),
         images=int8.calibration_images,
-        accuracy_drop=int8.accuracy_drop,
+        accuracy_drop=None if shipped.record.untrained else int8.accuracy_drop,
     )
 
 
@@ -272,7 +282,7 @@ def _changes(
     architecture: Architecture, estimator: StoredEstimator | None, table: LatencyTable | None
 ) -> list[ChangeWorth]:
     """What changing one thing about the shipped network is worth, the most accurate first."""
-    if estimator is None:
+    if estimator is None or estimator.scale == "ordinal":
         return []
     return [
         ChangeWorth(
@@ -286,7 +296,8 @@ def _changes(
 
 
 def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[str]:
-    found = slowed_down(bench.provenance)
+    found = [UNTRAINED_MEANS] if report.untrained else []
+    found += slowed_down(bench.provenance)
     if report.budget_ms is None:
         found.append("no budget was given, so none was kept")
     found += [
@@ -308,9 +319,9 @@ def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[st
         report.estimator_validation and report.estimator_validation.networks
     ):
         found.append("the estimator was not validated: its accuracies are for ranking")
-    if report.gain is None:
+    if report.gain is None and not report.untrained:
         found.append("nothing was compared: the supernet is not known, or is of other images")
-    if report.test_accuracy is None:
+    if report.test_accuracy is None and not report.untrained:
         found.append("the data has no test part: the accuracy is of images that the search used too")
     by_precision = {file.precision: file.latency_ms for file in report.files}
     found += [

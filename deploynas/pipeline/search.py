@@ -13,7 +13,7 @@ from deploynas.accuracy.shipped_estimators import find_estimator
 from deploynas.errors import GateError, InputError
 from deploynas.files import now
 from deploynas.pipeline.budget import SettledBudget, plain_budget, settle
-from deploynas.pipeline.goal import AtMost, NearBest
+from deploynas.pipeline.goal import AtMost, Goal, NearBest
 from deploynas.pipeline.search_request import SearchRequest
 from deploynas.pipeline.tradeoff import Tradeoff, has_frontier
 from deploynas.progress import OnProgress, silent
@@ -57,11 +57,23 @@ def budget_of_request(request: SearchRequest) -> SettledBudget | None:
     goal = request.wanted
     if goal is None:
         return None
+    if request.estimator.scale == "ordinal":
+        return plain_budget(_given(goal, request).latency_ms)  # how much worse a faster network is nobody knows
     if isinstance(goal, AtMost) and not has_frontier(
         Problem.build(request.space, request.estimator, request.resources)
     ):
         return plain_budget(goal.latency_ms)  # what else could be had would cost many searches
     return settle(goal, Tradeoff.build(request), given=request.goal is not None)
+
+
+def _given(goal: Goal, request: SearchRequest) -> AtMost:
+    """The budget itself: a goal about accuracy means nothing to an estimator that only ranks."""
+    if isinstance(goal, AtMost):
+        return goal
+    raise InputError(
+        f"{request.estimator_path} only ranks networks, so a budget does not follow from an accuracy",
+        hint=f"give one: `--latency {request.tables[0].path}:MS`; `--frontier` shows what latencies there are",
+    )
 
 
 def state_budget(document: SearchFile, request: SearchRequest, budget: SettledBudget) -> None:
@@ -99,7 +111,7 @@ def whole_frontier(request: SearchRequest, thin: int | None = None) -> SearchAns
         points = points[: int((points.latencies_ms <= goal.latency_ms).sum())]
     thinned = f", those of {thin} even budgets shown" if thin else ""
     remarks = [f"{len(points)} optimal networks of {how_many(request.space.size())}{thinned}"]
-    if isinstance(goal, NearBest):
+    if isinstance(goal, NearBest) and request.estimator.scale == "accuracy":
         remarks.append(settle(goal, Tradeoff.build(request)).reason)
     answer = _answer(request, [], (), None, *remarks)
     shown = points.thin(thin) if thin else points
@@ -141,6 +153,7 @@ def _answer(
         estimator=input_record(request.estimator_path, find_estimator(request.estimator_path)),
         estimator_validation=validation.model_dump() if validation else None,
         estimator_results=request.estimator.results,
+        ranked_by=request.estimator.ranked_by,
         tables=[input_record(table.path) for table in request.tables],
         provenance={
             "created": now(),

@@ -6,6 +6,7 @@ import yaml
 from pydantic import JsonValue
 
 from deploynas.provenance import DataRecord
+from deploynas.report.accuracy_words import UNTRAINED, UNTRAINED_MEANS
 from deploynas.report.document import ReportFile
 from deploynas.report.drawing import notation_of
 from deploynas.report.gain_words import headline
@@ -22,7 +23,7 @@ def card(report: ReportFile, triton: bool = False) -> str:
             *_summary(report),
             *_use(report.shipped.path, triton),
             *_measured(report),
-            *_training(report.data),
+            *(_untrained() if report.untrained else _training(report.data)),
             *_architecture(report),
             *limits,
         ]
@@ -31,14 +32,15 @@ def card(report: ReportFile, triton: bool = False) -> str:
 
 def _header(report: ReportFile) -> list[str]:
     """What model hubs read."""
-    results = [_result(report, file.precision, file.accuracy) for file in report.files]
+    results = [_result(report, file.precision, file.accuracy) for file in report.files if file.accuracy is not None]
+    judged = {"metrics": ["accuracy"], "model-index": [{"name": report.title, "results": results}]} if results else {}
+    untrained = [UNTRAINED] if report.untrained else []
     header = {
         "library_name": "onnx",
         "pipeline_tag": "image-classification",
-        "tags": ["deploynas", "onnx", "onnxruntime", "neural-architecture-search", "image-classification"],
-        "datasets": [report.data.public().name],
-        "metrics": ["accuracy"],
-        "model-index": [{"name": report.title, "results": results}],
+        "tags": ["deploynas", "onnx", "onnxruntime", "neural-architecture-search", "image-classification", *untrained],
+        **({} if report.untrained else {"datasets": [report.data.public().name]}),
+        **judged,
     }
     return ["---", yaml.safe_dump(header, sort_keys=False, allow_unicode=True).strip(), "---", ""]
 
@@ -56,10 +58,13 @@ def _summary(report: ReportFile) -> list[str]:
     shipped, device = report.shipped, report.device
     found = held(report)
     budget = f" The budget of {found.budget} is {found.phrase}." if found else ""
+    kind = "An untrained image classifier" if report.untrained else "An image classifier"
+    warned = [f"**{UNTRAINED_MEANS[0].upper()}{UNTRAINED_MEANS[1:]}.**", ""] if report.untrained else []
     return [
         f"# {report.title}",
         "",
-        f"An image classifier for {len(report.data.classes)} classes, found by architecture search in the space "
+        *warned,
+        f"{kind} for {len(report.data.classes)} classes, found by architecture search in the space "
         f"`{report.space}` ({report.space_size} networks) for the device `{device.name}`: "
         f"{ms(undisturbed_ms(report, shipped))} {UNDISTURBED}, {ms(median_ms(shipped))} (median) {AS_IT_WAS}, for a "
         f"batch of {device.batch}, measured whole on {report.hardware.processor} with {device.threads} thread(s), "
@@ -106,6 +111,16 @@ def _training(data: DataRecord) -> list[str]:
         f"Weights inherited from a one-shot supernet and fine-tuned on {data.train_images} images of "
         f"`{data.public().name}`; accuracy is of {data.validation_images} validation images, which the search used "
         f"too{tested}.",
+        "",
+    ]
+
+
+def _untrained() -> list[str]:
+    return [
+        "## Training and data",
+        "",
+        "None. The weights are random; images that the export needed were random too, unless a data set was named. "
+        "Train the architecture below, or a supernet of its space (`deploynas train`), and export again.",
         "",
     ]
 

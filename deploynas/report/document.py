@@ -24,7 +24,7 @@ class ShippedFile(BaseModel):
     path: str
     precision: str
     size_bytes: int
-    accuracy: float  # fine-tuned, of the validation images
+    accuracy: float | None  # fine-tuned, of the validation images; None: untrained
     latency_ms: float
     relative_error: float  # half-width of the 95 % interval, over the latency
     stable: bool
@@ -207,6 +207,7 @@ class ReportFile(BaseModel):
     outcome: Outcome | None = None  # of the budget; None without one, and in reports of earlier versions
     waits: list[Wait] = []  # for a quieter moment, before the measurement that counts
     joint_scale: float | None = None  # what latencies of networks that were timed together are multiplied by
+    untrained: bool = False  # its weights are random: there is no accuracy
     profiler_slowdown: float | None = None  # by what factor the runtime's profiler made the shipped file slower
 
     @classmethod

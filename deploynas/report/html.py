@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from deploynas.provenance import Origin
+from deploynas.report.accuracy_words import accuracy_words
 from deploynas.report.changes_section import changes_section
 from deploynas.report.document import ReportFile
 from deploynas.report.explorer import explorer_section
@@ -56,11 +57,13 @@ def _tiles(report: ReportFile) -> str:
     shipped, test = report.shipped, report.test_accuracy
     tiles = [
         (
-            "Accuracy, fine-tuned",
-            percent(shipped.accuracy if test is None else test),
-            f"{report.data.validation_images} validation images"
+            "Accuracy" if report.untrained else "Accuracy, fine-tuned",
+            accuracy_words(report, shipped) if test is None else percent(test),
+            "weights are random"
+            if report.untrained
+            else f"{report.data.validation_images} validation images"
             if test is None
-            else f"{report.data.test_images} test images; validation {percent(shipped.accuracy)}",
+            else f"{report.data.test_images} test images; validation {accuracy_words(report, shipped)}",
         ),
         (
             "Prediction off by",

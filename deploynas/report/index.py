@@ -6,10 +6,11 @@ from html import escape
 from pathlib import Path
 
 from deploynas.files import write_bytes
+from deploynas.report.accuracy_words import accuracy_words
 from deploynas.report.document import FILE, ReportFile
 from deploynas.report.latency_section import outcome_badge
 from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms
-from deploynas.report.numbers import NOTHING, change, ms, percent, size
+from deploynas.report.numbers import NOTHING, change, ms, size
 from deploynas.report.page import page, section
 
 PAGE = "index.html"
@@ -30,7 +31,7 @@ def index(reports: dict[str, ReportFile]) -> str:
         shipped = report.shipped
         found = held(report)
         cells = (
-            percent(shipped.accuracy),
+            accuracy_words(report, shipped),
             ms(undisturbed_ms(report, shipped)),
             ms(median_ms(shipped)),
             escape(found.budget) if found else NOTHING,

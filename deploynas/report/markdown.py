@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deploynas.report.accuracy_words import accuracy_words
 from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
 from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, scale_words, verdict
@@ -58,14 +59,14 @@ def _gain(report: ReportFile) -> list[str]:
 
 
 def _summary(report: ReportFile) -> list[str]:
-    rows = [*summary_rows(report), one_shot_row(report)]
+    rows = [*summary_rows(report), *([] if report.untrained else [one_shot_row(report)])]
     return table_lines(("", "predicted", "measured", "limit"), rows)
 
 
 def summary_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
     """What a reader wants first: promise against fact."""
     shipped = report.shipped
-    rows = [*latency_rows(report), ("accuracy, validation", "", percent(shipped.accuracy), "")]
+    rows = [*latency_rows(report), ("accuracy, validation", "", accuracy_words(report, shipped), "")]
     if report.test_accuracy is not None:
         rows.append(("accuracy, test", "", percent(report.test_accuracy), ""))
     rows.append(("file", "", size(shipped.size_bytes), ""))
@@ -92,7 +93,7 @@ def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
     return [
         (
             f"{file.path} ({file.precision})",
-            percent(file.accuracy),
+            accuracy_words(report, file),
             _beside(undisturbed_ms(report, file), undisturbed_ms(report, first)),
             _beside(median_ms(file), median_ms(first)),
             f"{file.throughput_per_s:.0f}",

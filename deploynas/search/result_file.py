@@ -140,6 +140,7 @@ class SearchFile(BaseModel):
     refinement: list[RefinementRound] = []  # of the estimator, where this search went
     estimator: InputRecord
     estimator_validation: dict[str, Any] | None = None
+    ranked_by: str | None = None  # what scores are, in words, where they only rank; None: they are about accuracy
     estimator_results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
     tables: list[InputRecord] = []
     provenance: dict[str, Any] = {}

@@ -80,13 +80,15 @@ class SeparableObjective(Objective):
     form: ClassVar[str] = "a score that separates by stage"
 
     @classmethod
-    def from_contributions(cls, space: Space, base: float, depth: Depths, block: Ragged) -> SeparableObjective:
+    def from_contributions(
+        cls, space: Space, base: float, depth: Depths, block: Ragged, scale: Scale = "accuracy"
+    ) -> SeparableObjective:
         """Eq. 3: what a block is worth does not depend on the depth, so one walk serves all depths."""
         stages = []
         for s, group in enumerate(space.decisions.groups):
             exits = tuple(Exit(i, d, float(depth[s][i])) for i, d in enumerate(group.depths))
             stages.append((Walk(padded(block[s]), exits),))
-        return cls(float(base), tuple(stages))
+        return cls(float(base), tuple(stages), scale)
 
     @classmethod
     def joined(cls, by_size: Sequence[SeparableObjective]) -> SeparableObjective:

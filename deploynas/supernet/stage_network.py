@@ -74,12 +74,19 @@ class StageSupernet(Supernet):
                 block.sort_channels()
 
     def _logits(self, images: Tensor, choices: Sequence[Sequence[int | Tensor]]) -> Tensor:
-        x = self.bn1(self.conv_stem(images))
-        if self._fixed_before:
-            x = self.blocks[0](x)
+        x = self.enter(images)
         for stage, chosen in zip(self.stages, choices, strict=True):
             for block, choice in zip(stage, chosen, strict=False):
                 x = block(x, choice)
+        return self.leave(x)
+
+    def enter(self, images: Tensor) -> Tensor:
+        """What comes before the searched blocks."""
+        x = self.bn1(self.conv_stem(images))
+        return self.blocks[0](x) if self._fixed_before else x
+
+    def leave(self, x: Tensor) -> Tensor:
+        """What comes after them: logits."""
         x = self.blocks[-1](x)
         x = self.act2(self.conv_head(x.mean((2, 3), keepdim=True)))
         return self.classifier(x.flatten(1))

@@ -64,6 +64,7 @@ class CheckpointRecord(BaseModel):
     test_accuracy: float | None = None
     teacher: TeacherRecord | None = None
     from_scratch: bool = False
+    untrained: bool | None = None  # random weights, to be timed and shipped as a promise of latency alone
     lineage: NetworkLineage = NetworkLineage()
 
     @classmethod

@@ -23,6 +23,7 @@ from deploynas.accuracy.estimator_file import (
 )
 from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.registry import ESTIMATORS
+from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.errors import InputError
 from deploynas.space.coefficients import Estimator
 
@@ -58,12 +59,19 @@ def fourier(rng: np.random.Generator) -> StoredEstimator:
     return FourierEstimator.from_terms(SPACE, 0.6, terms, rng.normal(scale=0.01, size=len(terms)), residual_se=0.01)
 
 
+def training_free(rng: np.random.Generator) -> StoredEstimator:
+    worth = bilinear(rng)
+    assert isinstance(worth, dn.BilinearEstimator)
+    return TrainingFreeEstimator(SPACE, "trace", "multi-path", worth)
+
+
 MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "bilinear": bilinear,
     "quadratic": quadratic,
     "mlp": mlp,
     "indexed": indexed,
     "fourier": fourier,
+    "training-free": training_free,
 }
 NETWORKS = SPACE.architectures(SPACE.decisions.draw(40, np.random.default_rng(1)))
 every_kind = pytest.mark.parametrize("kind", ESTIMATORS)
@@ -105,7 +113,7 @@ def test_its_file_says_what_it_says(kind, tmp_path):
 @every_kind
 def test_the_objective_scores_what_the_estimator_predicts(kind):
     estimator, objective = made(kind), made(kind).objective()
-    assert objective.scale == "accuracy"
+    assert objective.scale == estimator.scale
     for network in NETWORKS:
         assert objective.score(network) == pytest.approx(estimator.predict(network), abs=1e-12)
 
