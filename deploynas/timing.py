@@ -68,6 +68,11 @@ class Timing(BaseModel):
     stable_within: float
 
     @property
+    def call_ms(self) -> float:
+        """What `session.run` adds for a caller; 0 if it was not measured."""
+        return (self.loading.call_ms or 0.0) if self.loading else 0.0
+
+    @property
     def disturbance(self) -> float:
         """By what factor the machine as it was, at the median, was slower than undisturbed."""
         return max(1.0, self.clock.p50_ms / self.undisturbed.latency_ms)
