@@ -54,7 +54,7 @@ class EstimationSettings:
     target_se: float | None = None  # stop when no contribution has a larger standard error (of accuracy, 0..1)
     unseen: int = 200  # networks to validate on; 0: do not
     fourier: FourierSettings | None = None  # of the method of this name; None: its defaults
-    rounds: int | None = None  # of `fourier`: narrow the space down so often; None: networks of the whole space
+    fourier_rounds: int | None = None  # of `fourier`: narrow the space down so often; None: networks of the whole space
 
     def __post_init__(self) -> None:
         require_known("method", self.method, ESTIMATION_METHODS)
@@ -74,9 +74,14 @@ class EstimationSettings:
                 f"`indexed` reads right and wrong answers of pooled passes, not `{self.sampling}`, `{self.score}`",
                 hint="`--method contributions`, or leave `--sampling` and `--score` out",
             )
-        if self.method != "fourier" and (self.fourier is not None or self.rounds is not None):
+        if self.method != "fourier" and (self.fourier is not None or self.fourier_rounds is not None):
             raise InputError(f"`{self.method}` recovers no sparse polynomial", hint="`--method fourier`")
-        if self.rounds and self.score != "accuracy" and self.fourier and isinstance(self.fourier.threshold, float):
+        if (
+            self.fourier_rounds
+            and self.score != "accuracy"
+            and self.fourier
+            and isinstance(self.fourier.threshold, float)
+        ):
             raise InputError(
                 f"a threshold is an accuracy, and the rounds would look at the {self.score}",
                 hint="`--threshold auto` or `none`",
@@ -86,7 +91,7 @@ class EstimationSettings:
 
     def describe(self) -> dict[str, Any]:
         """As plain data, for files and for "already done"; without what only another method has."""
-        own = {"fourier": self.fourier, "rounds": self.rounds}
+        own = {"fourier": self.fourier, "fourier_rounds": self.fourier_rounds}
         return {key: value for key, value in asdict(self).items() if own.get(key, self) is not None}
 
 
@@ -143,8 +148,8 @@ def _fitted(samples: Samples, settings: EstimationSettings, on_progress: OnProgr
         comparisons = compared(pooled(space, taken, "accuracy", "projection"))
         return Estimate(replace(fit_indexed_samples(space, taken), comparisons=comparisons), passes, None)
     passes = settings.passes or NETWORKS
-    if settings.rounds is not None:
-        return _in_rounds(samples, settings, settings.rounds, passes, on_progress)
+    if settings.fourier_rounds is not None:
+        return _in_rounds(samples, settings, settings.fourier_rounds, passes, on_progress)
     taken = _take(samples, "network", range(passes), on_progress)
     comparisons = compared_networks(space, np.stack([p.paths[0] for p in taken]), means(taken, "accuracy"))
     return Estimate(replace(learn(space, taken, settings), comparisons=comparisons), passes, None)

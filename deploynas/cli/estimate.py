@@ -33,7 +33,7 @@ SUPERNET_OPTIONS = (
     "passes",
     "target_se",
     "unseen",
-    "rounds",
+    "fourier_rounds",
 )
 NOT_TRAINING_FREE = (
     "folder",

@@ -11,7 +11,14 @@ from deploynas.cli.options import Values, with_options
 if TYPE_CHECKING:
     from deploynas.accuracy.fourier_fit import FourierSettings
 
-FOURIER_OPTIONS = ("degree", "terms", "lasso", "threshold", "refit", "rounds")  # by the names of their parameters
+FOURIER_OPTIONS = (
+    "degree",
+    "terms",
+    "lasso",
+    "threshold",
+    "refit",
+    "fourier_rounds",
+)  # by the names of their parameters
 
 
 class ThresholdType(click.ParamType):
@@ -55,7 +62,7 @@ with_fourier_options = with_options(
         help="Of fourier: least squares on the terms that Lasso keeps.  [default: what predicts held-out networks]",
     ),
     click.option(
-        "--rounds", type=click.IntRange(min=1), metavar="R",
+        "--rounds", "fourier_rounds", type=click.IntRange(min=1), metavar="R",
         help="Of fourier, on a supernet: decide in up to R rounds, each among the networks that the last left.",
     ),
 )  # fmt: skip
