@@ -29,7 +29,7 @@ def network_section(report: ReportFile) -> str:
     head = _cells("", "", "", ("share", "of the measured whole", "table"), kind="head")
     rows = [head, *(_row(block, whole, scale) for block in report.blocks), _outside(whole, scale), _sum(whole)]
     return section(
-        "The shipped network, measured block by block",
+        "The shipped network, block by block",
         cell_picture(report.architecture),
         f'<div class="ribbon">{"".join(ribbon)}</div>' if ribbon else "",
         f'<div class="flow blocks">{"".join(rows)}</div>',

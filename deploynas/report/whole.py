@@ -53,6 +53,11 @@ class Whole:
 
 def block_note(report: ReportFile) -> str:
     """What the milliseconds are, and what the profiler did."""
+    if Whole.of(report).share is None:
+        return (
+            "Blocks were not timed: on this provider the runtime's profiler sees launches, or one node for the whole "
+            "graph. What the table says of each was measured alone."
+        )
     said = "Milliseconds are shares of the file measured whole, undisturbed: they add up to it. "
     slower = report.profiler_slowdown
     if slower is None:

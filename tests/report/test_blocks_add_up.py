@@ -44,6 +44,7 @@ def test_a_network_that_was_not_profiled_has_no_sum(current: ReportFile) -> None
     whole = Whole.of(current)
     assert whole.measured_ms is None and whole.outside == 0.0
     assert "| **sum** |  |  |  | – | – | 0.800 ms" in markdown(current)
+    assert "Blocks were not timed" in markdown(current) and "Blocks were not timed" in html(current)
 
 
 def test_an_earlier_report_says_that_the_profiler_is_still_in_its_shares(report: ReportFile) -> None:
