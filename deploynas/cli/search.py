@@ -27,8 +27,8 @@ from deploynas.cli.search_hnas import (
     refuse_without_hnas,
     settings_of,
     validating,
-    within_of,
     with_hnas_options,
+    within_of,
 )
 from deploynas.errors import GateError, InputError
 

@@ -60,8 +60,8 @@ def refuse_beside_hnas(others: Mapping[str, object]) -> None:
     source = click.get_current_context().get_parameter_source
     given = [option for option, value in others.items() if value]
     given += [f"--{name}" for name in OF_NASI if source(name) is not ParameterSource.DEFAULT]
-    for option in given:
-        raise InputError(f"`--solver hnas` takes no `{option}`", hint=_instead(option))
+    if given:
+        raise InputError(f"`--solver hnas` takes no `{given[0]}`", hint=_instead(given[0]))
 
 
 def _instead(option: str) -> str:

@@ -93,7 +93,9 @@ class Within:
             )
         for table in tables:
             if table.budget_ms is None:
-                raise InputError(f"`--latency {table.path}` has no budget", hint=f"`--latency {table.path}:10` for 10 ms")
+                raise InputError(
+                    f"`--latency {table.path}` has no budget", hint=f"`--latency {table.path}:10` for 10 ms"
+                )
         return cls(tables, resources)
 
     @property

@@ -45,9 +45,7 @@ class Laboratory:
     def __init__(self) -> None:
         self.asked = list[Architecture]()
 
-    def measure(
-        self, architectures: Sequence[Architecture], on_progress: OnProgress = silent
-    ) -> list[MeasuredNetwork]:
+    def measure(self, architectures: Sequence[Architecture], on_progress: OnProgress = silent) -> list[MeasuredNetwork]:
         self.asked += architectures
         return [MeasuredNetwork(one, 0.9 * float(np.exp(-_objective(one) / 200)), 0.01) for one in architectures]
 

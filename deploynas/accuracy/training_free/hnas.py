@@ -183,9 +183,7 @@ def _expected_improvement(points: Points, known: dict[int, float], unknown: np.n
     told = np.concatenate(regions)
     accuracies = np.repeat(list(known.values()), [len(region) for region in regions])
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * Matern([0.3, 0.3], (0.05, 5.0), nu=2.5)
-    process = GaussianProcessRegressor(
-        kernel, alpha=NOISE, normalize_y=True, n_restarts_optimizer=1, random_state=seed
-    )
+    process = GaussianProcessRegressor(kernel, alpha=NOISE, normalize_y=True, n_restarts_optimizer=1, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a length that ends at its bound says that it is long
         process.fit(points.unit[told], accuracies)
