@@ -134,7 +134,7 @@ class HnasOutcome:
     @property
     def validated(self) -> int:
         """Different networks of either kind: of those that are both, the accuracy is measured once."""
-        return len({one.network for one in (*self.proposals, *self.random)})
+        return len({one.network for one in self.proposals} | {one.network for one in self.random})
 
 
 def choose(

@@ -51,17 +51,17 @@ def test_the_points_reach_from_kappa_alone_to_every_size_of_the_metric() -> None
     assert pool.metric[small] < np.quantile(pool.metric, 0.1) and pool.metric[large] > np.quantile(pool.metric, 0.9)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_best_network_of_the_pool_is_found_with_few_validations(seed: int) -> None:
     """The truth lies between the points: mu where both terms count, nu in the middle of M^2."""
     pool = drawn_pool(seed)
     truth = Truth(pool, mu=0.03, nu=float(np.quantile(pool.squares, 0.4)))
-    settings = HnasSettings(validations=POOL // 4, seed=seed)
+    settings = HnasSettings(validations=POOL // 5, seed=seed)
     found = choose(pool, truth, settings)
     best = found.ranked[0]
     assert best.network == truth.best
     assert pool.best(best.mu, best.nu) == truth.best
-    assert len(found.proposals) <= POOL // 4
+    assert len(found.proposals) <= POOL // 5
 
 
 def test_every_network_is_validated_once_and_all_are_counted() -> None:
@@ -88,7 +88,7 @@ def test_kernels_that_are_singular_do_not_hide_the_others() -> None:
     pool = drawn_pool(2)
     kappa = np.where(np.arange(POOL) % 3 == 0, 1e15, pool.kappa)
     truth = Truth(drawn_pool(2), 0.03, 30.0)
-    found = choose(PoolScores(kappa, pool.metric), truth, HnasSettings(validations=20))
+    found = choose(PoolScores(kappa, pool.metric), truth, HnasSettings(validations=12))
     whole = [number for number in range(POOL) if number % 3]
     assert found.ranked[0].accuracy >= np.sort(truth.accuracies[whole])[-2]
 
