@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
-from deploynas.accuracy.training_free.registry import NASI
+from deploynas.accuracy.training_free.registry import HNAS, NASI
 from deploynas.cli.console import json_option, print_json, progress_bar, say
 from deploynas.cli.options import (
     goal_of,
@@ -20,6 +20,15 @@ from deploynas.cli.options import (
     supernet_help,
     with_goal_options,
     with_resource_options,
+)
+from deploynas.cli.search_hnas import (
+    find_by_hnas,
+    refuse_beside_hnas,
+    refuse_without_hnas,
+    settings_of,
+    validating,
+    with_hnas_options,
+    within_of,
 )
 from deploynas.errors import GateError, InputError
 
@@ -52,7 +61,7 @@ if TYPE_CHECKING:
     "--solver",
     default="exact",
     show_default=True,
-    help="exact, milp, bcfw, evolution or best-of; nasi, which needs no estimator.",
+    help="exact, milp, bcfw, evolution or best-of; nasi and hnas, which need no estimator.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="The K best networks, best first.")
@@ -79,12 +88,13 @@ if TYPE_CHECKING:
     "--supernet",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help=f"For `--refine`. {supernet_help}  [default: that of the estimator, or runs/SPACE]",
+    help=f"For `--refine` and hnas. {supernet_help}  [default for `--refine`: that of the estimator, or runs/SPACE]",
 )
 @click.option("--data", help="For the measurements.  [default: what the supernet was trained on; for nasi, random]")
 @click.option("--nu", type=click.Choice(["fixed", "adaptive"]), default="fixed", show_default=True,
               help="Of nasi: the gradient from which on more counts against a network.")  # fmt: skip
 @click.option("--mu", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of nasi: how much it counts.")
+@with_hnas_options
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -132,15 +142,23 @@ def command(
 
     _refuse_contradictions(top, each, frontier, thin, dry_run)
     _refuse_idle_options(top, rerank, measure, device_name)
-    goal, tables = goal_of(options), [BudgetedTable.parse(text) for text in latency]
+    goal, tables, resources = goal_of(options), [BudgetedTable.parse(text) for text in latency], resources_of(options)
+    if solver == HNAS:
+        others = {"--estimator": estimator_path, "--each": each, "--frontier": frontier, "--dry-run": dry_run}
+        refuse_beside_hnas({**others, "--refine": refine, "--rerank": rerank, "--measure": measure})
+        opened = validating(supernet, space_name, data)
+        document = find_by_hnas(opened, within_of(tables, resources, goal), settings_of(options, seed), top or 1)
+        _hand_over(document, out, as_json, supernet)
+        return
+    refuse_without_hnas(options)
     nasi: Nasi | None = None
     if solver == NASI:
         nasi = _nasi(estimator_path, space_name, out, data, NasiSettings(mu=mu, nu=nu, seed=seed))
         estimator_path, solver = _weighed(nasi, out), "exact"
     if estimator_path is None:
-        raise InputError("`--estimator` says what decisions are worth", hint="`--solver nasi` needs none")
+        raise InputError("`--estimator` says what decisions are worth", hint="`--solver nasi` and `hnas` need none")
     choice = SolverChoice(solver, seed, top or 1)
-    request = SearchRequest.open(estimator_path, tables, resources_of(options), choice, space_name, goal)
+    request = SearchRequest.open(estimator_path, tables, resources, choice, space_name, goal)
     if dry_run:
         _dry_run(request, as_json)
         return
@@ -148,7 +166,10 @@ def command(
     if refine:
         request, rounds = _refined(request, refine, supernet, data, out)
     elif supernet:
-        raise InputError("`--supernet` is for `--refine`", hint="`--measure` and `--rerank` name theirs themselves")
+        raise InputError(
+            "`--supernet` is for `--refine` and `--solver hnas`",
+            hint="`--measure` and `--rerank` name theirs themselves",
+        )
     with progress_bar(f"search ({solver})") as on_progress:
         ask = network_for_each if each else shared_network
         answer = whole_frontier(request, thin) if frontier else ask(request, on_progress)
@@ -196,12 +217,12 @@ def _say_all(remarks: Sequence[str]) -> None:
         say(remark)
 
 
-def _hand_over(document: SearchFile, out: Path | None, as_json: bool) -> None:
+def _hand_over(document: SearchFile, out: Path | None, as_json: bool, supernet: Path | None = None) -> None:
     _show(document, as_json)
     if out:
         document.save(out)
         say(f"wrote {out}")
-    _say_next(document, out)
+    _say_next(document, out, supernet)
 
 
 def _refuse_contradictions(top: int | None, each: bool, frontier: bool, thin: int | None, dry_run: bool) -> None:
@@ -268,12 +289,15 @@ def _rerank(document: SearchFile, supernet: Path, data: str | None) -> None:
         rerank(document, opened, on_progress)
 
 
-def _say_next(document: SearchFile, out: Path | None) -> None:
+def _say_next(document: SearchFile, out: Path | None, supernet: Path | None = None) -> None:
     """Fine-tuning, if there is a supernet to inherit from."""
     from deploynas.pipeline.run_folder import RunFolder
 
     if out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
+        return
+    if document.estimator is None:
+        say(f"next: deploynas finetune {out} --supernet {supernet or 'RUN'}")
         return
     there = RunFolder.with_estimator(Path(document.estimator.path), document.the_space().name)
     shipped = shipped_estimator(document.estimator.path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploynas.cli.console import print_table, say
+from deploynas.cli.search_hnas import spent
 from deploynas.cli.validation_words import ranking, say_groups, say_results
 from deploynas.search.feasibility import show as cost_text
 
@@ -38,6 +39,8 @@ def _show_network(document: SearchFile) -> None:
     (network,) = document.networks
     limited = {use.name: use for use in network.limits}
     rows = [[_accuracy_title(network, document), _accuracy(network), "", ""]]
+    if network.measured_accuracy is not None:
+        rows.insert(0, ["accuracy, measured", _measured(network), "", ""])
     rows += [[name, cost_text(use.predicted), cost_text(use.budget), _error(use)] for name, use in limited.items()]
     rows += [[name, cost_text(getattr(network, name)), "", ""] for name in RESOURCES if name not in limited]
     print_table(["", "predicted", "budget", "error"], rows, title=_claim(network))
@@ -61,7 +64,9 @@ def _show_ranking(document: SearchFile) -> None:
         ]
         for i, network in enumerate(networks)
     ]
-    title = f"the {len(networks)} best by prediction, ordered by measurement" if measured else _claim(networks[0])
+    by_prediction = f"the {len(networks)} best by prediction, ordered by measurement"
+    validated = f"the {len(networks)} best of those that were validated ({networks[0].solver})"
+    title = (validated if document.hnas else by_prediction) if measured else _claim(networks[0])
     print_table(columns, rows, title=title)
     for i, network in enumerate(networks):
         click.echo(f"{i + 1}: {network.architecture}")
@@ -149,6 +154,11 @@ def _say_trust(document: SearchFile) -> None:
     if any(record.accuracy is not None for record in records):
         what = "one-shot accuracy: with weights inherited from the supernet, before fine-tuning"
         say(f"{f'accuracy: {results.about}' if results and results.about else what}; (90 % interval)")
+    if document.hnas:
+        say(f"score: {document.ranked_by}; it only says which networks were validated")
+        say(spent(document.hnas))
+        _say_unprofiled(networks)
+        return
     if document.ranked_by:
         _say_ranking(document.ranked_by, validation)
         _say_unprofiled(networks)

@@ -73,7 +73,8 @@ def supernet_of(path: Path) -> Path:
     """Where the supernet of a search result is looked for: the run that its estimator lies in, else runs/SPACE."""
     file = SearchFile.load(path)
     name = file.the_space().name
-    return (RunFolder.with_estimator(Path(file.estimator.path), name) or RunFolder.of_space(name)).path
+    around = RunFolder.with_estimator(Path(file.estimator.path), name) if file.estimator else None
+    return (around or RunFolder.of_space(name)).path
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Sources:
             if (found := _unchanged(record))
         ]
         resources = tuple(Limit(use.name, use.budget) for use in limits if use.name in RESOURCES)
-        estimator = _unchanged(_where_it_is(file.estimator))
+        estimator = _unchanged(_where_it_is(file.estimator)) if file.estimator else None
         return replace(self, search=path, estimator=estimator, tables=tuple(tables), resources=resources)
 
     def with_tables(self, paths: Sequence[Path]) -> Sources:

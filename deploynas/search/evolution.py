@@ -16,6 +16,7 @@ from deploynas.search.feasibility import require_feasible
 from deploynas.search.neighbours import best_nearby
 from deploynas.search.networks import Evaluator, Networks, join
 from deploynas.search.problem import Problem
+from deploynas.search.random_networks import blended, drawn_networks, drawn_within
 from deploynas.search.solver import Solution
 from deploynas.space.coefficients import Objective
 
@@ -36,8 +37,7 @@ class Evolution:
     def solve(self, problem: Problem, top: int = 1, on_progress: OnProgress = silent) -> list[Solution]:
         rng = np.random.default_rng(self.seed)
         evaluator = Evaluator(problem)
-        inside = Networks.from_rows(evaluator.decisions, problem.space.rows([require_feasible(problem)]))
-        people = self._first_generation(evaluator, rng, inside)
+        people = drawn_within(evaluator, rng, self.population, require_feasible(problem))
         worth = evaluator.scores(people)
         kept = max(2, round(self.parent_ratio * self.population))
         elders = max(kept, top)  # the best ever seen, each once
@@ -57,19 +57,6 @@ class Evolution:
             ranked = evaluator.best_distinct(best_nearby(evaluator, people, top), top)
         return [Solution(arch, score, "evolution", optimal=False, gap=None) for score, arch in ranked]
 
-    def _first_generation(self, evaluator: Evaluator, rng: np.random.Generator, inside: Networks) -> Networks:
-        """Random networks; those over a budget take over decisions of one that is not, until they are not."""
-        people = _drawn(evaluator, rng, self.population)
-        decisions = people.configs[0].size + people.depths[0].size
-        urn = rng.permuted(np.tile(np.arange(decisions), (self.population, 1)), axis=1)
-        for turn in range(decisions):
-            over = ~evaluator.within(people)
-            if not over.any():
-                break
-            take = over[:, None] & (urn == turn)
-            people = _blend(people, inside, take)
-        return people
-
     def _feasible(
         self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int, draw: _Draw
     ) -> Networks:
@@ -85,31 +72,18 @@ class Evolution:
 
     def _mutated(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
         chosen = parents[rng.integers(len(parents), size=count)]
-        fresh = _drawn(evaluator, rng, count)
+        fresh = drawn_networks(evaluator, rng, count)
         take = rng.random((count, chosen.configs[0].size + chosen.depths[0].size)) < self.mutation_probability
-        return _blend(chosen, fresh, take)
+        return blended(chosen, fresh, take)
 
     def _crossed(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks:
         mothers, fathers = rng.integers(len(parents), size=(2, count))
         take = rng.random((count, parents.configs[0].size + parents.depths[0].size)) < 0.5
-        return _blend(parents[mothers], parents[fathers], take)
-
-
-def _drawn(evaluator: Evaluator, rng: np.random.Generator, count: int) -> Networks:
-    return Networks.from_rows(evaluator.decisions, evaluator.problem.draw(count, rng))
+        return blended(parents[mothers], parents[fathers], take)
 
 
 class _Draw(Protocol):
     def __call__(self, evaluator: Evaluator, rng: np.random.Generator, parents: Networks, count: int) -> Networks: ...
-
-
-def _blend(these: Networks, those: Networks, take: np.ndarray) -> Networks:
-    """Decisions of `those` where `take[n][decision]`, of `these` elsewhere; configurations first, then
-    depths.
-    """
-    split = these.configs[0].size
-    configs = np.where(take[:, :split].reshape(len(take), *these.configs.shape[1:]), those.configs, these.configs)
-    return Networks(configs, np.where(take[:, split:], those.depths, these.depths))
 
 
 def _best_distinct(evaluator: Evaluator, people: Networks, worth: np.ndarray, count: int) -> np.ndarray:

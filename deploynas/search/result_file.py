@@ -122,6 +122,36 @@ class RefinementRound(BaseModel):
         return abs(self.mean_error) <= self.mean_error_se
 
 
+class ValidatedRecord(BaseModel):
+    """A network of HNAS's pool, and its one-shot accuracy."""
+
+    choices: list[list[int]]
+    kappa: float
+    metric: float
+    measured_accuracy: float
+    measured_accuracy_se: float
+
+
+class ProposedRecord(ValidatedRecord):
+    """One that a pair of numbers led to."""
+
+    mu: float
+    nu: float
+
+
+class HnasRecord(BaseModel):
+    """What HNAS minimised over which pool, and what it spent."""
+
+    metric: str  # which training-free score is M
+    mu: float  # that led to the first network
+    nu: float
+    pool: int  # networks within the limits
+    scores: int  # that were computed
+    validations: int  # of networks that the objective proposed, each once
+    proposals: list[ProposedRecord]  # in the order in which they were made
+    random: list[ValidatedRecord]  # as many networks of the pool, drawn at random
+
+
 class InputRecord(BaseModel):
     path: str
     sha256: str
@@ -138,7 +168,8 @@ class SearchFile(BaseModel):
     budget_reason: str | None = None  # where the latency budget of the networks comes from, in words
     as_good: FrontierRecord | None = None  # much faster than the budget asks for, and expected to be as accurate
     refinement: list[RefinementRound] = []  # of the estimator, where this search went
-    estimator: InputRecord
+    hnas: HnasRecord | None = None  # how `--solver hnas` found them
+    estimator: InputRecord | None  # None: the solver took none
     estimator_validation: dict[str, Any] | None = None
     ranked_by: str | None = None  # what scores are, in words, where they only rank; None: they are about accuracy
     estimator_results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet

@@ -16,6 +16,9 @@ TRAINING_FREE_SCORES = {
     "knas": "deploynas.accuracy.training_free.knas:Knas",
 }
 NASI = "nasi"  # `search --solver nasi`: a ranking of decisions, of no network on its own
+HNAS = "hnas"  # `search --solver hnas`: kappa and one of these in an objective that validations choose
+HNAS_METRICS = ("grad", "snip", "trace", "knas")
+DEFAULT_METRIC = "trace"
 DEFAULT_SCORE = "synflow"
 TrainingFreeScore = Literal["grad", "snip", "synflow", "trace", "kappa", "knas"]
 

@@ -6,7 +6,7 @@ no meaning for images that take different paths. Least squares over networks (`l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,8 +22,16 @@ from deploynas.supernet.extraction import network_alone
 
 def score_network(score: Score, architecture: Architecture, batch: ScoringBatch, seed: int) -> float:
     """As the score is defined, of the network on its own with weights drawn from the seed."""
+    (value,) = scores_of_network([score], architecture, batch, seed)
+    return value
+
+
+def scores_of_network(
+    scores: Sequence[Score], architecture: Architecture, batch: ScoringBatch, seed: int
+) -> list[float]:
+    """The same of several scores, of one and the same network."""
     network = fixed_statistics(lecun(network_alone(architecture), seed), batch.images)
-    return score.value(network, batch)
+    return [score.value(network, batch) for score in scores]
 
 
 def score_networks(
