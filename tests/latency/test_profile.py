@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -197,13 +198,15 @@ def test_unstable_entries_are_measured_again_then_marked(tiny: Space, quick: Dev
     assert not any(part.stable for part in table.evidence.parts)
 
 
-def test_networks_too_large_for_memory_are_measured_in_groups(tiny: Space, quick: Device, monkeypatch) -> None:
+def test_networks_too_large_for_memory_are_measured_in_groups(tiny: Space, quick: Device) -> None:
     from deploynas.latency import profile as module
+    from deploynas.latency.loading_groups import HOST_SHARE, need_of
 
-    monkeypatch.setattr(module, "MEMORY_SHARE", 1e-7)
     work = module._Work.plan(target_of(quick), facts_here(), tiny, seed=0)
     for entries in (work.entries, work.trials):
-        groups = module._groups(work, entries, worker=0)
+        free = sum(need_of(entry, tiny, quick).host for entry in entries) / HOST_SHARE / 2  # room for half of them
+        facts = work.facts.model_copy(update={"free_memory_bytes": int(free)})
+        groups = module._groups(replace(work, facts=facts), entries, worker=0)
         assert len(groups) > 1
         assert sorted(e.key for group in groups for e in group) == sorted(e.key for e in entries)
         moments = [{e.moment for e in group if e.moment} for group in groups]
