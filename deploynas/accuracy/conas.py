@@ -52,7 +52,7 @@ class ConasSettings:
 
 
 @dataclass(frozen=True)
-class Round:
+class RecoveryRound:
     """One round: what it measured, the polynomial (None: all that was left was measured), and what stayed open."""
 
     rows: np.ndarray
@@ -66,7 +66,7 @@ class Decided:
     """The network, and how it came about."""
 
     architecture: Architecture
-    rounds: tuple[Round, ...]
+    rounds: tuple[RecoveryRound, ...]
 
     @property
     def rows(self) -> np.ndarray:
@@ -85,7 +85,7 @@ def conas(
     settings = settings or ConasSettings()
     rng = np.random.default_rng(settings.seed)
     bits, left = Bits.of(space.decisions), Restriction.nothing(space.decisions)
-    rounds: list[Round] = []
+    rounds: list[RecoveryRound] = []
     while left.combinations > 1 and (settings.rounds is None or len(rounds) < settings.rounds):
         rounds.append(_round(bits, left, measure, settings, rng))
         left = rounds[-1].left
@@ -97,11 +97,11 @@ def conas(
 
 def _round(
     bits: Bits, left: Restriction, measure: MeasureRows, settings: ConasSettings, rng: np.random.Generator
-) -> Round:
+) -> RecoveryRound:
     if left.combinations <= settings.measurements:
         rows = left.every()
         values = measure(rows)
-        return Round(rows, values, None, Restriction.to(bits.decisions, rows[int(np.argmax(values))]))
+        return RecoveryRound(rows, values, None, Restriction.to(bits.decisions, rows[int(np.argmax(values))]))
     if settings.sampling == "bernoulli":
         drawn, rows = left.draw_bits(bits, settings.measurements, settings.probability, rng)
     else:
@@ -111,7 +111,7 @@ def _round(
     best = Restriction.to(bits.decisions, rows[int(np.argmax(values))])
     works = normal(values, settings.fourier.threshold)
     if works.sum() < MIN_NETWORKS or np.ptp(values[works]) == 0:
-        return Round(rows, values, None, best)  # nothing to learn
+        return RecoveryRound(rows, values, None, best)  # nothing to learn
     measured = Measured(drawn[works], values[works], np.ones(int(works.sum())))
     # products of two options of one choice are known from each alone, unless bits were drawn on their own
     exclusive = bits.columns if settings.sampling == "uniform" and settings.decide == "exact" else None
@@ -120,4 +120,4 @@ def _round(
         narrowed = left.narrowed_by_bits(bits, found, rng)
     else:
         narrowed = left.narrowed(bits, found)
-    return Round(rows, values, found, narrowed if narrowed.combinations < left.combinations else best)
+    return RecoveryRound(rows, values, found, narrowed if narrowed.combinations < left.combinations else best)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from deploynas.accuracy.training_free.registry import DEFAULT_METRIC, HNAS_METRICS
 from deploynas.cli.console import progress_bar
-from deploynas.cli.options import Values, with_options
+from deploynas.cli.options import with_options
+from deploynas.cli.search_asked import Asked
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
     from deploynas.accuracy.training_free.hnas import HnasSettings
-    from deploynas.pipeline.goal import Goal
-    from deploynas.pipeline.hnas import Within
-    from deploynas.pipeline.search_request import BudgetedTable
     from deploynas.pipeline.supernet import TrainedSupernet
-    from deploynas.search.problem import Limit
     from deploynas.search.result_file import HnasRecord, SearchFile
 
 with_hnas_options = with_options(
@@ -38,70 +32,57 @@ with_hnas_options = with_options(
     ),
 )  # fmt: skip
 OPTIONS = {"metric": "--score", "pool": "--pool", "validations": "--validations"}
-OF_NASI = ("mu", "nu")
 
 
-def settings_of(options: Values, seed: int) -> HnasSettings:
+def find(asked: Asked) -> SearchFile:
+    from deploynas.pipeline.hnas import Within, hnas_search
+
+    _refuse_what_is_not_for_it(asked)
+    supernet = _validating(asked)
+    within = Within.of(asked.tables, asked.resources, asked.goal)
+    with progress_bar("search (hnas)") as on_progress:
+        return hnas_search(supernet, within, _settings(asked), asked.top or 1, on_progress)
+
+
+def _settings(asked: Asked) -> HnasSettings:
     """What the options ask for; the defaults are those of the settings."""
     from deploynas.accuracy.training_free.hnas import HnasSettings
 
-    asked = {name: options[name] for name in OPTIONS if options[name] is not None}
-    return HnasSettings(**asked, seed=seed)  # type: ignore[arg-type]
+    own = {name: asked.own[name] for name in OPTIONS if asked.own[name] is not None}
+    return HnasSettings(**own, seed=asked.seed)  # type: ignore[arg-type]
 
 
-def refuse_without_hnas(options: Values) -> None:
-    for name, option in OPTIONS.items():
-        if options[name] is not None:
-            raise InputError(f"`{option}` is for `--solver hnas`")
+def _refuse_what_is_not_for_it(asked: Asked) -> None:
+    of_one = "it finds one network, or with `--top K` the best K, within all limits"
+    measured = "the networks that it finds are measured already; `--top K` shows K of them"
+    refused = [
+        ("--estimator", asked.estimator, "it scores and validates networks itself"),
+        ("--each", asked.each, of_one),
+        ("--frontier", asked.frontier, of_one),
+        ("--dry-run", asked.dry_run, of_one),
+        ("--refine", asked.refine, of_one),
+        ("--rerank", asked.rerank, measured),
+        ("--measure", asked.measure, measured),
+    ]
+    for option, value, instead in refused:
+        if value:
+            raise InputError(f"`--solver hnas` takes no `{option}`", hint=instead)
 
 
-def refuse_beside_hnas(others: Mapping[str, object]) -> None:
-    """Options, with their values, that mean nothing to it; and those of nasi, which have values anyway."""
-    source = click.get_current_context().get_parameter_source
-    given = [option for option, value in others.items() if value]
-    given += [f"--{name}" for name in OF_NASI if source(name) is not ParameterSource.DEFAULT]
-    if given:
-        raise InputError(f"`--solver hnas` takes no `{given[0]}`", hint=_instead(given[0]))
-
-
-def _instead(option: str) -> str:
-    if option in ("--mu", "--nu"):
-        return "it chooses mu and nu itself, by validations"
-    if option == "--estimator":
-        return "it scores and validates networks itself"
-    if option in ("--rerank", "--measure"):
-        return "the networks that it finds are measured already; `--top K` shows K of them"
-    return "it finds one network, or with `--top K` the best K, within all limits"
-
-
-def validating(supernet: Path | None, space_name: str | None, data: str | None) -> TrainedSupernet:
+def _validating(asked: Asked) -> TrainedSupernet:
     """The supernet whose networks are validated."""
     from deploynas.pipeline.supernet import open_supernet
     from deploynas.space import Space
 
-    if supernet is None:
+    if asked.supernet is None:
         raise InputError(
             "`--solver hnas` validates networks, so it needs a supernet",
             hint="`--supernet RUN`; without one, `--solver nasi` needs nothing trained",
         )
-    opened = open_supernet(supernet, data)
-    if space_name is not None:
-        Space.load(space_name).require_hash(opened.space.hash, f"{opened.path}: its supernet")
+    opened = open_supernet(asked.supernet, asked.data)
+    if asked.space_name is not None:
+        Space.load(asked.space_name).require_hash(opened.space.hash, f"{opened.path}: its supernet")
     return opened
-
-
-def within_of(tables: Sequence[BudgetedTable], resources: Sequence[Limit], goal: Goal | None) -> Within:
-    """The limits; there may be none."""
-    from deploynas.pipeline.hnas import Within
-
-    return Within.of(tables, resources, goal)
-
-
-def find_by_hnas(supernet: TrainedSupernet, within: Within, settings: HnasSettings, top: int) -> SearchFile:
-    from deploynas.pipeline.hnas import hnas_search
-
-    with progress_bar("search (hnas)") as on_progress:
-        return hnas_search(supernet, within, settings, top, on_progress)
 
 
 def spent(record: HnasRecord) -> str:

@@ -3,9 +3,10 @@
 Fresh processes, in each of them the files and sixteen reference blocks, visited in random order. The clock's figures
 are of the raw samples. What a file takes undisturbed is the fastest twentieth of its own samples, which a plain loop
 around it finds as well. Long inferences may never run undisturbed; the references do, and where they say that all of a
-file's samples were slowed down, its median without that slowdown counts instead; its own fastest twentieth is then the
-most that it can take, and its interval reaches up to there. Intervals come from drawing whole processes again: what
-samples of one process share, such as the layout of its memory, is in them.
+file's samples were slowed down, its median without that slowdown counts instead. Intervals come from drawing whole
+processes again: what samples of one process share, such as the layout of its memory, is in them. That of the
+undisturbed latency covers both ways to find it, for either may be wrong: the fastest twentieth is too much where even
+that was disturbed, and the corrected median too little where the references suffered more than the file.
 """
 
 from __future__ import annotations
@@ -97,10 +98,11 @@ def _undisturbed(own: list[np.ndarray], slow: np.ndarray, process: np.ndarray) -
     fastest, fastest_interval = _with_interval(own, process, lambda all_: float(np.quantile(all_, UNDISTURBED)))
     settled = [samples / factor for samples, factor in zip(own, slow, strict=True)]
     median, median_interval = _with_interval(settled, process, lambda all_: float(np.median(all_)))
+    # nothing is faster undisturbed than the median without its slowdown, nor slower than the fastest that were seen
+    interval = (min(median_interval[0], fastest_interval[0]), fastest_interval[1])
     if median_interval[1] < fastest_interval[0]:
-        # what slows a reference down slows the file down by another factor: the file itself bounds that error
-        return Undisturbed(latency_ms=median, interval_ms=(median_interval[0], fastest), how="references"), slow
-    return Undisturbed(latency_ms=fastest, interval_ms=fastest_interval, how="own"), np.ones(len(slow))
+        return Undisturbed(latency_ms=median, interval_ms=interval, how="references"), slow
+    return Undisturbed(latency_ms=fastest, interval_ms=interval, how="own"), np.ones(len(slow))
 
 
 def _clock(samples: list[np.ndarray], process: np.ndarray, before_each: int) -> Clock:

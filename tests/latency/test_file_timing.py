@@ -10,7 +10,7 @@ import pytest
 from deploynas.device import Device
 from deploynas.latency import file_timing
 from deploynas.latency.entry import Entry
-from deploynas.latency.file_timing import PROCESSES, VISITS, TimedFile, time_files
+from deploynas.latency.file_timing import PROCESSES, VISITS, TimedFile, _undisturbed, time_files
 from deploynas.latency.ratio import ratio_of
 from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.worker import Visit
@@ -75,7 +75,21 @@ def test_what_never_is_undisturbed_is_told_by_the_references(timed) -> None:
     assert one.timing.undisturbed.latency_ms < 7.0 * 1.2 < 8.5 < one.timing.clock.p50_ms
     # at the most it is what the fastest of its own inferences took
     fastest = np.quantile(np.concatenate(one.measurement.computed_ms()), UNDISTURBED)
-    assert one.timing.undisturbed.interval_ms[1] == pytest.approx(fastest)
+    low, high = one.timing.undisturbed.interval_ms
+    assert low < one.timing.undisturbed.latency_ms < fastest <= high == pytest.approx(fastest, rel=0.02)
+
+
+def test_the_interval_covers_both_ways_to_find_what_is_undisturbed() -> None:
+    rng, process = np.random.default_rng(0), np.repeat(np.arange(PROCESSES), 20)
+    samples = [1 + 0.02 * rng.random(10) for _ in process]
+    slow = 1.05 + 0.1 * rng.random(len(process))  # what references say of every visit, and of the file nothing shows
+    found, divided_by = _undisturbed(samples, slow, process)
+    low, high = found.interval_ms
+    assert found.how == "references" and low < found.latency_ms < 0.95 and 1 < high < 1.01
+    assert (divided_by == slow).all()
+    found, divided_by = _undisturbed(samples, np.linspace(1, 1.03, PROCESSES)[process], process)
+    low, high = found.interval_ms
+    assert found.how == "own" and low < 0.999 < found.latency_ms < high and (divided_by == 1).all()
 
 
 def test_waiting_for_other_programs_is_on_the_clock_and_not_in_the_undisturbed_latency(timed) -> None:

@@ -154,7 +154,7 @@ def test_the_command_scores_validates_and_says_what_it_spent(deploynas) -> None:
     [
         (["search", "--solver", "hnas", "--latency", "table.json:1"], "needs a supernet"),
         ([*RUN, "--estimator", "estimator.json"], "takes no `--estimator`"),
-        ([*RUN, "--mu", "2"], "takes no `--mu`"),
+        ([*RUN, "--mu", "2"], "`--mu` is for `--solver nasi`"),
         ([*RUN, "--frontier"], "takes no `--frontier`"),
         ([*RUN, "--top", "2", "--rerank", "w_star.safetensors"], "takes no `--rerank`"),
         ([*RUN, "--score", "synflow"], "synflow"),
