@@ -287,7 +287,7 @@ def test_a_shell_that_talks_is_refused(board: Board, quick: Device) -> None:
 def test_a_provider_that_is_not_there_is_installed_there(board: Board, quick: Device) -> None:
     error = refused(board.device(quick, provider="tensorrt"))
     assert "needs `TensorrtExecutionProvider`" in error.message
-    assert f"`ssh board {board.python} -m pip install onnxruntime-gpu`" in (error.hint or "")
+    assert f'`ssh board {board.python} -m pip install "onnxruntime-gpu[cuda,cudnn]" tensorrt`' in (error.hint or "")
 
 
 def test_the_wrong_machine_there_is_refused(board: Board, quick: Device) -> None:

@@ -237,7 +237,7 @@ def test_the_command_prints_one_document(deploynas, folder: Path) -> None:
         (["ofa", "cut.pth"], "not a complete file"),
         (["ofa", CHECKPOINT, "--data", "folder:nowhere"], "nowhere: no such folder"),
         (["ofa", CHECKPOINT, "--data", "fashion-mini"], "does not fit space `ofa-mbv3`"),
-        (["ofa"], "Missing argument"),
+        (["ofa"], "needs the checkpoint"),
         (["keras", CHECKPOINT], "is not"),
     ],
 )
