@@ -116,7 +116,8 @@ def insights_of(estimator: StoredEstimator, block_ms: Ragged | None = None) -> l
             )
             for c in comparisons
         ]
-    if isinstance(estimator, TrainingFreeEstimator | RelaxedEstimator):  # in the unit of its score; no sentence rests on it
+    if isinstance(estimator, TrainingFreeEstimator | RelaxedEstimator):
+        # in the unit of its score; no sentence rests on it
         return [replace(insight, degrees=None) for insight in insights_of(estimator.worth, block_ms)]
     if isinstance(estimator, IndexedEstimator):
         worth = average_worth(estimator)

@@ -102,10 +102,10 @@ def bisect_gamma(search: Callable[[float], Tried], start: float, tries: int = TR
 
 
 def best_tried(tried: Sequence[Tried]) -> Tried:
-    """The one whose network is nearest to the limits, as a ratio; what is free of a penalty and fits is the answer."""
+    """The one whose network is nearest to the limits, unless it fits without a penalty."""
     if tried[0].fits:
         return tried[0]
-    return min(tried, key=lambda one: abs(math.log(one.used)))
+    return min(tried, key=lambda one: abs(one.used - 1))
 
 
 @dataclass(frozen=True)
