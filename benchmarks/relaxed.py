@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--device", default="cpu-1t")
     parser.add_argument("--part", nargs="+", choices=["search", "finetune", "latency"], default=["search", "finetune"])
-    parser.add_argument("--budgets", nargs="+", type=float, default=[0.014, 0.02], metavar="MS")
+    parser.add_argument("--budgets", nargs="+", type=float, default=[0.011, 0.014, 0.02, 0.03], metavar="MS")
     parser.add_argument("--search-epochs", type=int, default=2)
     parser.add_argument("--gammas", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)

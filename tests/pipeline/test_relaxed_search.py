@@ -157,7 +157,7 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
 
 
 SEARCH = ["search", "--solver", "rarts"]
-RUN = [*SEARCH, "--updates", "darts", "--supernet", "w_star.safetensors", "--search-epochs", "1", "--gammas", "2"]
+RUN = [*SEARCH, "--updates", "darts", "--supernet", "w_star.safetensors", "--search-epochs", "1", "--gammas", "1"]
 
 
 def test_the_command_leaves_a_network_within_the_budget_and_says_no_per_cent(deploynas) -> None:
