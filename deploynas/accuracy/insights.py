@@ -24,6 +24,7 @@ from deploynas.accuracy.differences import Difference, variances_of
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.accuracy.relaxed import RelaxedEstimator
 from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.errors import InputError
 from deploynas.provenance import ResultsRecord
@@ -115,7 +116,8 @@ def insights_of(estimator: StoredEstimator, block_ms: Ragged | None = None) -> l
             )
             for c in comparisons
         ]
-    if isinstance(estimator, TrainingFreeEstimator):  # in the unit of its score; no sentence rests on it
+    if isinstance(estimator, TrainingFreeEstimator | RelaxedEstimator):
+        # in the unit of its score; no sentence rests on it
         return [replace(insight, degrees=None) for insight in insights_of(estimator.worth, block_ms)]
     if isinstance(estimator, IndexedEstimator):
         worth = average_worth(estimator)

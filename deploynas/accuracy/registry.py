@@ -17,6 +17,7 @@ ESTIMATORS = {
     "indexed": "deploynas.accuracy.indexed:IndexedEstimator",
     "fourier": "deploynas.accuracy.fourier:FourierEstimator",
     "training-free": "deploynas.accuracy.training_free.estimator:TrainingFreeEstimator",
+    "relaxed": "deploynas.accuracy.relaxed:RelaxedEstimator",
 }
 
 # `indexed`: one or two sums behind an increasing link, or a plain sum on the scale of log odds where those do not

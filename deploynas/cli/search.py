@@ -11,7 +11,7 @@ import click
 
 from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
 from deploynas.accuracy.training_free.registry import HNAS, NASI
-from deploynas.cli import search_estimated, search_hnas, search_nasi
+from deploynas.cli import search_estimated, search_hnas, search_nasi, search_rarts
 from deploynas.cli.console import json_option, print_json, say
 from deploynas.cli.options import out_option, supernet_help, with_goal_options, with_resource_options
 from deploynas.cli.search_asked import Asked, refuse_options_of_others
@@ -19,8 +19,9 @@ from deploynas.cli.search_asked import Asked, refuse_options_of_others
 if TYPE_CHECKING:
     from deploynas.search.result_file import SearchFile
 
-OWNERS = {NASI: search_nasi.OPTIONS, HNAS: search_hnas.OPTIONS}
-FINDERS = {NASI: search_nasi.find, HNAS: search_hnas.find}  # the others search among the networks of an estimator
+OWNERS = {NASI: search_nasi.OPTIONS, HNAS: search_hnas.OPTIONS, search_rarts.RARTS: search_rarts.OPTIONS}
+# the others search among the networks of an estimator
+FINDERS = {NASI: search_nasi.find, HNAS: search_hnas.find, search_rarts.RARTS: search_rarts.find}
 
 
 @click.command("search")
@@ -43,7 +44,7 @@ FINDERS = {NASI: search_nasi.find, HNAS: search_hnas.find}  # the others search 
     "--solver",
     default="exact",
     show_default=True,
-    help="exact, milp, bcfw, evolution or best-of; nasi and hnas, which need no estimator.",
+    help="exact, milp, bcfw, evolution or best-of; nasi, hnas and rarts, which need no estimator.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="For solvers that draw random numbers.")
 @click.option("--top", type=click.IntRange(min=1), metavar="K", help="The K best networks, best first.")
@@ -70,11 +71,12 @@ FINDERS = {NASI: search_nasi.find, HNAS: search_hnas.find}  # the others search 
     "--supernet",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help=f"For `--refine` and hnas. {supernet_help}  [default for `--refine`: that of the estimator, or runs/SPACE]",
+    help=f"For `--refine`, hnas and rarts. {supernet_help}  [default for `--refine`: the estimator's, or runs/SPACE]",
 )
 @click.option("--data", help="For the measurements.  [default: what the supernet was trained on; for nasi, random]")
 @search_nasi.with_nasi_options
 @search_hnas.with_hnas_options
+@search_rarts.with_rarts_options
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,3 +79,10 @@ def refuse_options_of_others(asked: Asked, owners: Mapping[str, Mapping[str, str
         for name, option in options.items():
             if owner != asked.solver and asked.own[name] is not None:
                 raise InputError(f"`{option}` is for `--solver {owner}`")
+
+
+def refuse_for(asked: Asked, refused: Sequence[tuple[str, object, str]]) -> None:
+    """Options that the solver has no use for: each with what was given, and what to do instead."""
+    for option, value, instead in refused:
+        if value:
+            raise InputError(f"`--solver {asked.solver}` takes no `{option}`", hint=instead)

@@ -25,7 +25,9 @@ def request_of(asked: Asked) -> SearchRequest:
     from deploynas.pipeline.search_request import SearchRequest, SolverChoice
 
     if asked.estimator is None:
-        raise InputError("`--estimator` says what decisions are worth", hint="`--solver nasi` and `hnas` need none")
+        raise InputError(
+            "`--estimator` says what decisions are worth", hint="`--solver nasi`, `hnas` and `rarts` need none"
+        )
     choice = SolverChoice(asked.solver, asked.seed, asked.top or 1)
     return SearchRequest.open(asked.estimator, asked.tables, asked.resources, choice, asked.space_name, asked.goal)
 
@@ -38,7 +40,7 @@ def answered(request: SearchRequest, asked: Asked) -> SearchFile | None:
         return None
     if asked.refine is None and asked.supernet:
         raise InputError(
-            "`--supernet` is for `--refine` and `--solver hnas`",
+            "`--supernet` is for `--refine`, `--solver hnas` and `--solver rarts`",
             hint="`--measure` and `--rerank` name theirs themselves",
         )
     request, rounds = _refined(request, asked) if asked.refine else (request, ())

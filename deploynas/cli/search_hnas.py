@@ -9,7 +9,7 @@ import click
 from deploynas.accuracy.training_free.registry import DEFAULT_METRIC, HNAS_METRICS
 from deploynas.cli.console import progress_bar
 from deploynas.cli.options import with_options
-from deploynas.cli.search_asked import Asked
+from deploynas.cli.search_asked import Asked, refuse_for
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ OPTIONS = {"metric": "--score", "pool": "--pool", "validations": "--validations"
 
 
 def find(asked: Asked) -> SearchFile:
-    from deploynas.pipeline.hnas import Within, hnas_search
+    from deploynas.pipeline.hnas import hnas_search
+    from deploynas.pipeline.within import Within
 
     _refuse_what_is_not_for_it(asked)
     supernet = _validating(asked)
@@ -64,9 +65,7 @@ def _refuse_what_is_not_for_it(asked: Asked) -> None:
         ("--rerank", asked.rerank, measured),
         ("--measure", asked.measure, measured),
     ]
-    for option, value, instead in refused:
-        if value:
-            raise InputError(f"`--solver hnas` takes no `{option}`", hint=instead)
+    refuse_for(asked, refused)
 
 
 def _validating(asked: Asked) -> TrainedSupernet:

@@ -8,7 +8,7 @@ for the network alone. Every network of the pool is within all limits, so no bud
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -19,16 +19,14 @@ from deploynas.accuracy.refinement import MeasuredNetwork
 from deploynas.accuracy.training_free.hnas import HnasOutcome, HnasSettings, PoolScores, Proposal, choose
 from deploynas.accuracy.training_free.score import ScoringBatch, load_score
 from deploynas.accuracy.training_free.whole_networks import scores_of_network
-from deploynas.errors import InputError
 from deploynas.files import now
-from deploynas.pipeline.goal import AtMost, Goal
 from deploynas.pipeline.measured_networks import MeasuredNetworks
 from deploynas.pipeline.refine import Measures
-from deploynas.pipeline.search_request import BudgetedTable
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.pipeline.training_free import batch_source
+from deploynas.pipeline.within import Within
 from deploynas.progress import OnProgress, silent
-from deploynas.search.problem import Limit, Problem
+from deploynas.search.problem import Problem
 from deploynas.search.random_networks import random_networks_within
 from deploynas.search.result import describe
 from deploynas.search.result_file import (
@@ -70,38 +68,6 @@ class UntrainedNetworks:
     @cached_property
     def _batch(self) -> ScoringBatch:
         return batch_source(self.supernet.space, self.supernet.data, self.seed)(0)
-
-
-@dataclass(frozen=True)
-class Within:
-    """What networks are held to."""
-
-    tables: Sequence[BudgetedTable] = ()
-    resources: Sequence[Limit] = ()
-
-    @classmethod
-    def of(cls, tables: Sequence[BudgetedTable], resources: Sequence[Limit], goal: Goal | None = None) -> Within:
-        """Every table needs its budget; the goal gives the only table one."""
-        if isinstance(goal, AtMost) and len(tables) == 1 and tables[0].budget_ms is None:
-            tables, goal = [replace(tables[0], budget_ms=goal.latency_ms)], None
-        if isinstance(goal, AtMost):
-            raise InputError("`--max-latency-ms` is for one `--latency TABLE` without a budget of its own")
-        if goal is not None:
-            raise InputError(
-                "HNAS only ranks networks, so a budget does not follow from an accuracy",
-                hint="give one: `--latency TABLE:MS`, or `--max-latency-ms`",
-            )
-        for table in tables:
-            if table.budget_ms is None:
-                raise InputError(
-                    f"`--latency {table.path}` has no budget", hint=f"`--latency {table.path}:10` for 10 ms"
-                )
-        return cls(tables, resources)
-
-    @property
-    def limits(self) -> list[Limit]:
-        latencies = [Limit(table.table, table.budget_ms) for table in self.tables if table.budget_ms is not None]
-        return [*latencies, *self.resources]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 supernet/   w_h and w_star (safetensors + JSON), metrics.jsonl, and the state of training while it runs
 space.yaml                          of an imported supernet whose space is none of the presets
 estimator.json, samples/            what decisions are worth, and the passes it was learned from
+relaxed/                            relaxed searches, a folder for each gamma that was tried
 devices/DEVICE/                     table.json, estimator.json (refined), search.json, networks/ (fine-tuned)
 bundles/DEVICE/                     what is handed over
 steps/                              what each step of `run` was made from
@@ -85,6 +86,10 @@ class RunFolder:
     @property
     def samples(self) -> Path:
         return self.path / "samples"
+
+    @property
+    def relaxed(self) -> Path:
+        return self.path / "relaxed"
 
     @property
     def steps(self) -> Path:

@@ -152,6 +152,47 @@ class HnasRecord(BaseModel):
     random: list[ValidatedRecord]  # as many networks of the pool, drawn at random
 
 
+class ExpectedRecord(BaseModel):
+    """A cost where decisions are still probabilities, and that of the most probable network."""
+
+    name: str
+    expected: float
+    most_probable: float
+    budget: float
+    unit: Unit
+
+
+class GammaRecord(BaseModel):
+    """A relaxed search at one weight of its penalty, before any repair."""
+
+    gamma: float
+    steps: int
+    primary_loss: float  # cross-entropy of the mixed network on D_p, in the mean over the last epoch
+    auxiliary_loss: float  # the same on D_a
+    expected: list[ExpectedRecord]
+    most_probable: list[list[int]]  # choices: the argmax of every decision
+    within: bool  # whether that network keeps the limits that add up
+
+
+class ChangedDecision(BaseModel):
+    """Null: the decision does not count in that network."""
+
+    decision: str
+    before: str | None
+    after: str | None
+
+
+class RelaxedRecord(BaseModel):
+    """How a relaxed search came to its network."""
+
+    updates: str  # rarts, darts or milenas
+    gamma: float  # whose search was taken
+    steps: int  # of that search
+    settings: dict[str, float]
+    tried: list[GammaRecord]  # in the order in which gammas were tried
+    repaired: list[ChangedDecision]  # what the exact search changed about the most probable network; empty: nothing
+
+
 class InputRecord(BaseModel):
     path: str
     sha256: str
@@ -169,6 +210,7 @@ class SearchFile(BaseModel):
     as_good: FrontierRecord | None = None  # much faster than the budget asks for, and expected to be as accurate
     refinement: list[RefinementRound] = []  # of the estimator, where this search went
     hnas: HnasRecord | None = None  # how `--solver hnas` found them
+    relaxed: RelaxedRecord | None = None  # how `--solver rarts` found them
     estimator: InputRecord | None  # None: the solver took none
     estimator_validation: dict[str, Any] | None = None
     ranked_by: str | None = None  # what scores are, in words, where they only rank; None: they are about accuracy

@@ -6,7 +6,7 @@ edge: images of an operation are gathered, and what it makes of them is added to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import torch
@@ -104,6 +104,20 @@ class ElasticCell(nn.Module):
             nodes[target] = NodeValue(total.permute(0, 3, 1, 2))
         return nodes[self.space.nodes - 1].x
 
+    def mixed(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """`weights`: of every edge, those of its operations."""
+        nodes = [NodeValue(x)]
+        for target in range(1, self.space.nodes):
+            total = torch.zeros_like(x)
+            for edge, own in zip(self.space.edges, weights, strict=True):
+                if edge.target == target:
+                    elastic = cast(ElasticEdge, self.edges[edge.name])
+                    for o, operation in enumerate(elastic.operations):
+                        if not isinstance(operation, Nothing):
+                            total = total + own[o] * elastic.made(o, nodes[edge.source])
+            nodes.append(NodeValue(total))
+        return nodes[-1].x
+
     @staticmethod
     def _add(total: Tensor, edge: ElasticEdge, choice: int | Tensor, source: NodeValue) -> None:
         """What the edge brings its node, added in place; channels are last."""
@@ -141,13 +155,23 @@ class CellSupernet(Supernet):
         """All operations use all channels."""
 
     def _logits(self, images: Tensor, choices: Sequence[Sequence[int | Tensor]]) -> Tensor:
+        return self._through(images, lambda cell, x: cell(x, choices[0]))
+
+    def mixed(self, images: Tensor, weights: Tensor) -> Tensor:
+        """Every edge is the sum of its operations."""
+        decisions = self.space.decisions
+        edges = [weights[decisions.slices[decisions.column(0, e)]] for e in range(len(decisions.groups[0].choices))]
+        return self._through(images, lambda cell, x: cell.mixed(x, edges))
+
+    def _through(self, images: Tensor, of_cell: Callable[[ElasticCell, Tensor], Tensor]) -> Tensor:
+        """Logits, from what every cell makes of its input."""
         x = self.stem(images)
         for stage in self.stages:
             modules = cast(nn.ModuleDict, stage)
             if "reduction" in modules:
                 x = modules["reduction"](x)
             for cell in cast(nn.ModuleList, modules["cells"]):
-                x = cell(x, choices[0])
+                x = of_cell(cast(ElasticCell, cell), x)
         return self.classifier(F.relu(self.norm(x)).mean((2, 3)))
 
     def views(self, architecture: Architecture) -> Iterator[tuple[str, Tensor]]:

@@ -123,11 +123,22 @@ class ElasticExpansion(nn.Module):
         y, order = self._many(take(x, order.to(x.device)), choice[order], counts[1:], order)
         return add(x, order, y) if self.residual else take(y, torch.argsort(order))
 
+    def mixed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The sum of all configurations by their weights; of what they share, each takes its first channels."""
+        wide = self.enter(x, self.mid)
+        seen = [self.look(wide, row, self.mid) for row in range(len(self.kernels))]
+        own = (seen[row][:, : part.mid_channels] for row, part in zip(self.kernel_row, self.parts, strict=True))
+        y = torch.stack([weights[c] * self._leave(z, c) for c, z in enumerate(own)]).sum(0)
+        return x * weights.sum() + y if self.residual else y
+
     def _one(self, x: Tensor, config: int) -> Tensor:
         """The block without its shortcut, all images in one configuration, at its own width."""
-        part, row = self.parts[config], self.kernel_row[config]
-        mid, reduced = part.mid_channels, part.se_channels
-        x = self.look(self.enter(x, mid), row, mid)
+        mid = self.parts[config].mid_channels
+        return self._leave(self.look(self.enter(x, mid), self.kernel_row[config], mid), config)
+
+    def _leave(self, x: Tensor, config: int) -> Tensor:
+        """What a configuration makes of its wide channels."""
+        mid, reduced = x.shape[1], self.parts[config].se_channels
         if self.se is not None and reduced:
             x = x * self.se(x.mean((2, 3)), reduced)[:, :, None, None]
         return self.last_norm(pointwise(x, self.conv_pwl.weight[:, :mid]), self.output_row[config])

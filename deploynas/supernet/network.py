@@ -46,6 +46,14 @@ class Supernet(nn.Module):
         """The names of a sub-network's tensors when it stands alone, and where they are here."""
         raise NotImplementedError
 
+    def mixed(self, images: Tensor, weights: Tensor) -> Tensor:
+        """Logits where every decision is a sum of its options, by the weights of a vector of decisions.
+
+        With one-hot weights it computes what the network of these choices computes; unlike that network it has a
+        derivative by the weight of every option, those that are not taken included.
+        """
+        raise NotImplementedError
+
     def _logits(self, images: Tensor, choices: Sequence[Sequence[int | Tensor]]) -> Tensor:
         """`choices[g][i]`: one option for all images, or one per image, where INACTIVE takes no part."""
         raise NotImplementedError
@@ -93,6 +101,15 @@ class Supernet(nn.Module):
         supernet = cls(saved.space, saved.file.kernel_rule)
         saved.fill(supernet)
         return supernet
+
+
+def require_mixable(space: Space) -> None:
+    """Refuse a space whose decisions are not all of a kind that weights can mix."""
+    if space.sizes:
+        raise InputError(
+            f"space `{space.name}` leaves the input size open, which no weights of choices can mix",
+            hint="copy its YAML file and give `input` one size",
+        )
 
 
 def _kind(space: Space) -> type[Supernet]:

@@ -20,6 +20,10 @@ class ElasticBlock(Protocol):
         """`choice` is one configuration for all images, or one per image, where INACTIVE passes it through."""
         ...
 
+    def mixed(self, x: Tensor, weights: Tensor) -> Tensor:
+        """The sum of what all configurations make of x, each times its weight."""
+        ...
+
     def views(self, config: int) -> Iterator[tuple[str, Tensor]]:
         """timm's names of the tensors that a configuration uses, and where they are."""
         ...
@@ -63,6 +67,7 @@ class Mixture(nn.Module):
         )
         # of each configuration: its kind, and its number there; images without the block may go anywhere
         self._home = [(code, members[code].index(c)) for c, code in enumerate(codes)]
+        self._members = members
         self._kind = torch.tensor([*(list(members).index(code) for code in codes), 0])
         self._number = torch.tensor([*(number for _, number in self._home), INACTIVE])
 
@@ -78,6 +83,12 @@ class Mixture(nn.Module):
                 pieces.append(block(take(x, images.to(x.device)), number[images]))
                 orders.append(images)
         return take(cat(pieces), torch.argsort(torch.cat(orders)).to(x.device))
+
+    def mixed(self, x: Tensor, weights: Tensor) -> Tensor:
+        pieces = [
+            cast(ElasticBlock, block).mixed(x, weights[self._members[code]]) for code, block in self.kinds.items()
+        ]
+        return torch.stack(pieces).sum(0)
 
     def views(self, config: int) -> Iterator[tuple[str, Tensor]]:
         code, number = self._home[config]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
+import torch
 from timm.layers import BatchNormAct2d, get_act_layer
 from timm.models._efficientnet_blocks import ConvBnAct, DepthwiseSeparableConv
 from timm.models._efficientnet_builder import efficientnet_init_weights
@@ -78,6 +79,20 @@ class StageSupernet(Supernet):
         for stage, chosen in zip(self.stages, choices, strict=True):
             for block, choice in zip(stage, chosen, strict=False):
                 x = block(x, choice)
+        return self.leave(x)
+
+    def mixed(self, images: Tensor, weights: Tensor) -> Tensor:
+        """Every block is the sum of its configurations, every stage that of its depths."""
+        stages, decisions = of_stages(self.space).stages, self.space.decisions
+        x = self.enter(images)
+        for s, stage in enumerate(self.stages):
+            ends = []
+            for b, block in enumerate(stage):
+                x = block.mixed(x, weights[decisions.slices[decisions.column(s, b)]])
+                if b + 1 in stages[s].depths:
+                    ends.append(x)
+            depths = weights[decisions.slices[s]]
+            x = torch.stack([depths[i] * end for i, end in enumerate(ends)]).sum(0)
         return self.leave(x)
 
     def enter(self, images: Tensor) -> Tensor:

@@ -7,14 +7,11 @@ number, so a run that was killed and resumed ends with the same bits as one that
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from timm.optim import create_optimizer_v2
@@ -28,6 +25,7 @@ from deploynas.training.batches import Batches, mix_seed
 from deploynas.training.distribution import Processes
 from deploynas.training.metrics import Metrics
 from deploynas.training.recipe import Schedule
+from deploynas.training.resumable import run_steps
 from deploynas.training.state import (
     Trainee,
     parse_state,
@@ -116,22 +114,15 @@ class _Loop:
         self._resume()
         network = self.processes.wrap(self.trainee.model, self.machine.some_unused).train()
         stream = self.batches.train(self.schedule.batch, self.step, self.steps, self.phase.seed, self.processes.share)
-        saved = started = time.monotonic()
-        first_step = self.step
-        with _stop_requests() as stop_requested:
-            for images, labels in stream:
-                self._step(network, images, labels)
-                rate = (self.step - first_step) * self.schedule.batch / (time.monotonic() - started)
-                if self.step % self.per_epoch == 0:
-                    self._end_epoch(rate)
-                due = time.monotonic() - saved > self.phase.checkpoint_every_s
-                if stop_requested():
-                    self._save()
-                    raise KeyboardInterrupt
-                if due and self.step < self.steps:
-                    self._save()
-                    saved = time.monotonic()
-        self._save()
+        started, first_step = time.monotonic(), self.step
+
+        def step(given: tuple[Tensor, Tensor]) -> None:
+            self._step(network, *given)
+            rate = (self.step - first_step) * self.schedule.batch / (time.monotonic() - started)
+            if self.step % self.per_epoch == 0:
+                self._end_epoch(rate)
+
+        run_steps(stream, step, self._save, self.phase.checkpoint_every_s)
         return self.averaged.eval()
 
     def _step(self, network: nn.Module, images: Tensor, labels: Tensor) -> None:
@@ -240,26 +231,3 @@ def _optimizer(model: nn.Module, schedule: Schedule) -> torch.optim.Optimizer:
 def _autocast(device: torch.device, precision: str) -> torch.autocast:
     dtype = torch.float16 if precision == "fp16" else torch.bfloat16
     return torch.autocast(device.type, dtype, enabled=precision != "fp32")
-
-
-@contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and a polite kill finish the step in hand first; a second one does not wait."""
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    requests: list[int] = []
-    previous: dict[int, Any] = {}
-
-    def note(number: int, frame: object) -> None:
-        requests.append(number)
-        for caught, handler in previous.items():
-            signal.signal(caught, handler)
-
-    for polite in (signal.SIGINT, signal.SIGTERM):
-        previous[polite] = signal.signal(polite, note)
-    try:
-        yield lambda: bool(requests)
-    finally:
-        for caught, handler in previous.items():
-            signal.signal(caught, handler)

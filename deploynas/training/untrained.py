@@ -17,6 +17,7 @@ from deploynas.space import Architecture, Space
 from deploynas.supernet.checkpoint import save_network
 from deploynas.supernet.extraction import timm_model
 from deploynas.supernet.input_size import for_any_size
+from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data, Subset, load_data
@@ -49,6 +50,12 @@ def random_data(space: Space) -> Data:
 def data_or_random(text: str, space: Space) -> Data:
     """As `load_data`, which knows no random images: nothing is trained on them."""
     return random_data(space) if text == RANDOM else load_data(text, space)
+
+
+def untrained_supernet(space: Space, seed: int = 0) -> Supernet:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Supernet(space)
 
 
 def write_untrained(

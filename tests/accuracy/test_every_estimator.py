@@ -23,6 +23,7 @@ from deploynas.accuracy.estimator_file import (
 )
 from deploynas.accuracy.fourier import FourierEstimator
 from deploynas.accuracy.registry import ESTIMATORS
+from deploynas.accuracy.relaxed import RelaxedEstimator
 from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.errors import InputError
 from deploynas.space.coefficients import Estimator
@@ -65,6 +66,10 @@ def training_free(rng: np.random.Generator) -> StoredEstimator:
     return TrainingFreeEstimator(SPACE, "trace", "multi-path", worth)
 
 
+def relaxed(rng: np.random.Generator) -> StoredEstimator:
+    return RelaxedEstimator.from_alpha(SPACE, "rarts", rng.normal(size=len(SPACE.decisions)))
+
+
 MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "bilinear": bilinear,
     "quadratic": quadratic,
@@ -72,6 +77,7 @@ MADE: dict[str, Callable[[np.random.Generator], StoredEstimator]] = {
     "indexed": indexed,
     "fourier": fourier,
     "training-free": training_free,
+    "relaxed": relaxed,
 }
 NETWORKS = SPACE.architectures(SPACE.decisions.draw(40, np.random.default_rng(1)))
 every_kind = pytest.mark.parametrize("kind", ESTIMATORS)

@@ -164,6 +164,18 @@ def test_a_batch_of_many_paths_is_its_images_one_by_one(code: str, place: Place)
 
 
 @kinds
+@pytest.mark.parametrize("training", [False, True])
+def test_a_mixture_is_the_sum_of_its_configurations(code: str, training: bool) -> None:
+    configs = configs_of(code)
+    for place in PLACES[:3]:
+        torch.manual_seed(0)
+        block = settle(elastic_block(configs, [config.part(place) for config in configs])).train(training)
+        weights, x = torch.rand(len(configs)), torch.randn(4, place.in_channels, place.height, place.width)
+        expected = sum(weights[c] * block(x, c) for c in range(len(configs)))
+        torch.testing.assert_close(block.mixed(x, weights), expected, rtol=1e-4, atol=1e-4)
+
+
+@kinds
 def test_gradients_reach_every_weight(code: str) -> None:
     configs, place = configs_of(code), PLACES[1]
     block = elastic_block(configs, [config.part(place) for config in configs]).train()
@@ -212,6 +224,9 @@ def test_a_stage_may_mix_kinds(tmp_path: Path) -> None:
     assert {network.config(s, b).code for network in networks for s, b, _ in network.blocks()} == set(KINDS)
     x = torch.randn(len(networks), 1, 12, 10)
     together = supernet(x, as_paths(space.rows(networks)))
+    for network, one_hot in zip(networks, space.decisions.one_hot(space.rows(networks)), strict=True):
+        mixed = supernet.mixed(x, torch.from_numpy(one_hot).float())
+        torch.testing.assert_close(mixed, supernet(x, network), rtol=1e-4, atol=1e-4)
     for i, network in enumerate(networks):
         model = extract(supernet, network)
         expected = model(x[i : i + 1])

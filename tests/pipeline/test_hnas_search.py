@@ -18,10 +18,11 @@ from deploynas.cli import main
 from deploynas.errors import GateError, InputError
 from deploynas.latency.table import LatencyTable
 from deploynas.pipeline.goal import AtMost, NearBest
-from deploynas.pipeline.hnas import Hnas, Within
+from deploynas.pipeline.hnas import Hnas
 from deploynas.pipeline.measured_networks import MeasuredNetworks
 from deploynas.pipeline.search_request import BudgetedTable
 from deploynas.pipeline.supernet import open_supernet
+from deploynas.pipeline.within import Within
 from deploynas.progress import OnProgress, silent
 from deploynas.search.problem import Limit
 from deploynas.search.result_file import SearchFile

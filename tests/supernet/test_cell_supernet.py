@@ -57,6 +57,14 @@ def images(space: Space, count: int) -> torch.Tensor:
 
 
 @torch.no_grad()
+def test_one_hot_weights_compute_the_network(space: CellSpace, supernet: Supernet) -> None:
+    x, rows = images(space, 3), space.decisions.draw(6, np.random.default_rng(0))
+    for one_hot, architecture in zip(space.decisions.one_hot(rows), space.architectures(rows), strict=True):
+        mixed = supernet.mixed(x, torch.from_numpy(one_hot).float())
+        torch.testing.assert_close(mixed, supernet(x, architecture), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
 def test_every_image_takes_its_own_path(space: CellSpace, supernet: Supernet) -> None:
     """All networks at once, one image for each, against each network by itself."""
     networks = list(space.enumerate())

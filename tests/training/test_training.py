@@ -30,6 +30,7 @@ from deploynas.training.metrics import read
 from deploynas.training.objectives import OneShotPaths, Plain, distilled_loss
 from deploynas.training.oneshot import train_supernet
 from deploynas.training.recipe import Augmentation, Distillation, OneShotSchedule, Schedule
+from deploynas.training.resumable import stop_requests
 from deploynas.training.state import read_state
 
 ROOT = Path(__file__).parents[2]
@@ -240,7 +241,7 @@ def test_distillation_is_the_mean_of_label_and_teacher():
 
 def test_polite_kills_are_only_noted_while_training():
     before = signal.getsignal(signal.SIGTERM)
-    with loop._stop_requests() as requested:
+    with stop_requests() as requested:
         assert not requested()
         os.kill(os.getpid(), signal.SIGTERM)
         assert requested()

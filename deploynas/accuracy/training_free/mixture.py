@@ -1,8 +1,4 @@
-"""An untrained supernet whose blocks are weighted sums of all their configurations: what NASI asks about its choices.
-
-With one-hot weights it computes what the network of these choices computes; unlike that network it has a derivative by
-the weight of every option, those that are not taken included.
-"""
+"""What NASI asks about its choices: an untrained supernet whose blocks are weighted sums of all configurations."""
 
 from __future__ import annotations
 
@@ -16,9 +12,9 @@ from torch import Tensor, nn
 from deploynas.accuracy.training_free.initialisation import fixed_statistics, lecun
 from deploynas.accuracy.training_free.multi_path import BatchSource
 from deploynas.accuracy.training_free.score import ScoringBatch
-from deploynas.errors import InputError
 from deploynas.space import Space
 from deploynas.space.structure import of_stages
+from deploynas.supernet.network import require_mixable
 from deploynas.supernet.paths import as_paths
 from deploynas.supernet.stage_network import StageSupernet
 
@@ -29,11 +25,7 @@ class MixtureOracle:
     """|mean gradient of the loss|^2 of networks of a space with shared random weights, and its derivatives."""
 
     def __init__(self, space: Space, source: BatchSource, seed: int = 0) -> None:
-        if space.sizes:
-            raise InputError(
-                f"space `{space.name}` leaves the input size open, which no weights of choices can mix",
-                hint="copy its YAML file and give `input` one size",
-            )
+        require_mixable(space)
         self.space, self.source = space, source
         self.supernet = StageSupernet(of_stages(space))
         lecun(self.supernet, seed)
@@ -60,7 +52,7 @@ class MixtureOracle:
         two gradients and a difference do, where a second derivative of every layer would be needed otherwise.
         """
         batch = self._batch(number)
-        along = self._gradient(mixed(self.supernet, batch.images, weights), batch)
+        along = self._gradient(self.supernet.mixed(batch.images, weights), batch)
         value = self._squared(along)
         if value == 0:
             return 0.0, np.zeros(len(weights))
@@ -83,7 +75,7 @@ class MixtureOracle:
         """The gradient of the loss by the options' weights, with the supernet's weights moved."""
         options = weights.detach().clone().requires_grad_()
         with _moved(list(self.supernet.parameters()), along, step):
-            logits = mixed(self.supernet, batch.images, options)
+            logits = self.supernet.mixed(batch.images, options)
             loss = nn.functional.cross_entropy(logits, batch.labels)
             (found,) = torch.autograd.grad(loss, options)
         return found
@@ -102,21 +94,3 @@ def _moved(weights: list[nn.Parameter], along: list[Tensor | None], step: float)
         with torch.no_grad():
             for weight, own in zip(weights, kept, strict=True):
                 weight.copy_(own)
-
-
-def mixed(supernet: StageSupernet, images: Tensor, weights: Tensor) -> Tensor:
-    """Logits, every block the sum of its configurations by the weights of a vector of decisions, every stage that of
-    its depths.
-    """
-    stages, decisions = of_stages(supernet.space).stages, supernet.space.decisions
-    x = supernet.enter(images)
-    for s, stage in enumerate(supernet.stages):
-        ends = []
-        for b, block in enumerate(stage):
-            own = weights[decisions.slices[decisions.column(s, b)]]
-            x = torch.stack([own[c] * block(x, c) for c in range(len(own))]).sum(0)
-            if b + 1 in stages[s].depths:
-                ends.append(x)
-        depths = weights[decisions.slices[s]]
-        x = torch.stack([depths[i] * end for i, end in enumerate(ends)]).sum(0)
-    return supernet.leave(x)

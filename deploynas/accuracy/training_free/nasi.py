@@ -21,6 +21,7 @@ import numpy as np
 from deploynas.errors import InputError
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Decisions
+from deploynas.space.softmax import through_softmax
 
 Nu = Literal["fixed", "adaptive"]
 
@@ -77,19 +78,10 @@ def weigh_choices(
         noise = rng.gumbel(size=len(decisions)) / settings.temperature
         row = np.array([int(np.argmax(noise[where])) for where in decisions.slices])
         value, by_option = oracle.pull(row, settings.networks + step)
-        gradient = straight_through(decisions, noise, by_option) * (1 - settings.mu * (value > nu))
+        # straight through: the network is that of the argmax, the derivative that of the softmax
+        gradient = through_softmax(decisions, noise, by_option) * (1 - settings.mu * (value > nu))
         largest = max(largest, float(np.linalg.norm(gradient)))
         total += gradient / largest if largest > 0 else 0.0
         values.append(value)
         on_progress((step + 1) / settings.steps, f"step {step + 1} of {settings.steps}")
     return Weighed(total / settings.steps, nu, tuple(values))
-
-
-def straight_through(decisions: Decisions, noise: np.ndarray, by_option: np.ndarray) -> np.ndarray:
-    """The derivative by alpha, from that by the options' weights: through the softmax of every column."""
-    gradient = np.zeros(len(decisions))
-    for where in decisions.slices:
-        p = np.exp(noise[where] - noise[where].max())
-        p /= p.sum()
-        gradient[where] = p * (by_option[where] - p @ by_option[where])
-    return gradient

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from deploynas.accuracy.training_free.mixture import MixtureOracle, mixed
-from deploynas.accuracy.training_free.nasi import NasiSettings, straight_through, weigh_choices
+from deploynas.accuracy.training_free.mixture import MixtureOracle
+from deploynas.accuracy.training_free.nasi import NasiSettings, weigh_choices
 from deploynas.accuracy.training_free.score import ScoringBatch
 from deploynas.errors import InputError
 from deploynas.space import Space
+from deploynas.space.softmax import through_softmax
 
 
 def source(space: Space):
@@ -36,7 +37,7 @@ def test_one_hot_weights_compute_the_network(tiny: Space, rng: np.random.Generat
     for row, one_hot, architecture in zip(rows, tiny.decisions.one_hot(rows), tiny.architectures(rows), strict=True):
         with torch.no_grad():
             expected = oracle.supernet(images, architecture)
-            found = mixed(oracle.supernet, images, torch.from_numpy(one_hot))
+            found = oracle.supernet.mixed(images, torch.from_numpy(one_hot))
         assert torch.allclose(found, expected, atol=1e-9)
         assert oracle.pull(row, 5)[0] == pytest.approx(oracle.value(row, 5), rel=1e-6)
 
@@ -62,7 +63,7 @@ def test_the_pull_is_the_derivative_and_leaves_the_weights_as_they_were(tiny: Sp
 
 def test_a_gradient_through_a_softmax_changes_no_sum(tiny: Space, rng: np.random.Generator) -> None:
     decisions = tiny.decisions
-    gradient = straight_through(decisions, rng.gumbel(size=len(decisions)), rng.normal(size=len(decisions)))
+    gradient = through_softmax(decisions, rng.gumbel(size=len(decisions)), rng.normal(size=len(decisions)))
     for where in decisions.slices:
         assert gradient[where].sum() == pytest.approx(0, abs=1e-12)
 
