@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from deploynas.errors import InputError
 from deploynas.provenance import Origin, origin
@@ -17,6 +16,9 @@ from deploynas.training.data import Data, load_data
 from deploynas.training.finetune import NETWORK
 from deploynas.training.recipe import Recipe
 from deploynas.training.timm_weights import PREFIX, load_timm
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)

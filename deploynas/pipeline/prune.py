@@ -160,18 +160,20 @@ class Pruning:
         except GateError:
             return self.space.smallest()
 
-    def finetune(self, ranking: Ranking, widths: Architecture, on_progress: OnProgress = silent) -> FinetuneResult:
+    def finetune(
+        self, ranking: Ranking, widths: Architecture, folder: Path, on_progress: OnProgress = silent
+    ) -> FinetuneResult:
         """With the network as it was for a teacher."""
-        place, source = self.place(ranking.method), self.network.source
+        source = self.network.source
         task = FineTuningTask(
             ranking.checkpoint,
             widths,
             self.network.data,
             self.recipe,
             Teacher(self.network.model, self.network.name, source.sha256 if source else None),
-            lineage=NetworkLineage(supernet=origin(place / "w_star.safetensors"), imported=source),
+            lineage=NetworkLineage(supernet=origin(ranking.path), imported=source),
         )
-        return finetune(task, place, self.settings.force, on_progress)
+        return finetune(task, folder, self.settings.force, on_progress)
 
     def save_original(self) -> Path:
         """As a network of this space, so that it is written and timed as the others are."""
@@ -205,11 +207,11 @@ def prune(pruning: Pruning, target: Target, on_progress: OnProgress = silent) ->
     asked = pruning.rank(ranker, settings.method, _part(on_progress, 0.3, 0.4))
     chosen = pruning.widths(asked, budget_ms)
     alike = {method: pruning.rank(ranker, method) for method in CONTROLS if method != settings.method}
-    tuned = {settings.method: pruning.finetune(asked, chosen, _part(on_progress, 0.4, 0.6))}
+    tuned = {settings.method: pruning.finetune(asked, chosen, pruning.folder, _part(on_progress, 0.4, 0.6))}
     for i, (method, ranking) in enumerate(alike.items()):
         at = 0.6 + 0.15 * i
         widths = pruning.alike(ranking, table.predict(chosen))
-        tuned[method] = pruning.finetune(ranking, widths, _part(on_progress, at, at + 0.15))
+        tuned[method] = pruning.finetune(ranking, widths, pruning.place(method), _part(on_progress, at, at + 0.15))
     on_progress(0.9, "writing and timing the files")
     return _result(pruning, target, budget_ms, table, tuned)
 

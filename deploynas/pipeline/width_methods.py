@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from deploynas.errors import InputError
 from deploynas.latency.table import LatencyTable
@@ -22,9 +21,12 @@ from deploynas.search.widths import best_widths, by_threshold, ms_per_channel
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.width_network import gated_blocks, magnitudes, sort_by
+from deploynas.supernet.width_network import lots, magnitudes, sort_by
 from deploynas.training.batches import Batches
 from deploynas.training.gates import GateSchedule, channel_importance, learn_gates
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 METHODS = ("exact", "device-aware", "gates", "magnitude", "random")
 CONTROLS = ("magnitude", "random")
@@ -35,6 +37,7 @@ class Ranking:
     """A network of widths whose channels one method has put in order."""
 
     method: str
+    path: Path  # of the network of widths
     checkpoint: Checkpoint
     importance: tuple[np.ndarray, ...]
     table: LatencyTable
@@ -62,7 +65,8 @@ class Ranker:
         importance = self._importance(method, supernet, on_progress)
         sort_by(supernet, importance)
         supernet.save(path, about)
-        return Ranking(method, load_checkpoint(path), tuple(own.cpu().numpy() for own in importance), self.table)
+        ranked = tuple(own.cpu().numpy() for own in importance)
+        return Ranking(method, path, load_checkpoint(path), ranked, self.table)
 
     def _importance(self, method: str, supernet: Supernet, on_progress: OnProgress) -> list[Tensor]:
         match method:
@@ -75,8 +79,7 @@ class Ranker:
             case "magnitude":
                 return magnitudes(supernet)
             case "random":
-                generator = torch.Generator().manual_seed(self.schedule.seed)
-                return [torch.rand(block.mid, generator=generator) for block in gated_blocks(supernet)]
+                return lots(supernet, self.schedule.seed)
             case _:
                 raise AssertionError(method)
 

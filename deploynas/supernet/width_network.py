@@ -7,7 +7,7 @@ zero takes its channel out of all that follows, and where a gate folds into scal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -102,6 +102,7 @@ def magnitudes(supernet: Supernet) -> list[Tensor]:
     return found
 
 
-def state_of(supernet: Supernet) -> Mapping[str, Tensor]:
-    """A copy of the weights, to begin again from."""
-    return {name: value.clone() for name, value in supernet.state_dict().items()}
+def lots(supernet: Supernet, seed: int) -> list[Tensor]:
+    """A random number for every channel."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.rand(block.mid, generator=generator) for block in gated_blocks(supernet)]

@@ -89,10 +89,10 @@ def learn_gates(
 
 
 def _in_the_mean_of_channels(weights: Sequence[float], like: Sequence[Tensor]) -> list[float]:
-    """The penalty as a whole is as strong as with weights of 1."""
+    """The penalty as a whole is as strong as with weights of 1, which is what weights of 0 alone come to."""
     channels = [len(own) for own in like]
     mean = sum(w * n for w, n in zip(weights, channels, strict=True)) / sum(channels)
-    return [w / mean for w in weights]
+    return [w / mean if mean else 1.0 for w in weights]
 
 
 def _training(
