@@ -11,7 +11,7 @@ from deploynas.cli.console import json_option, print_json, print_table, progress
 from deploynas.cli.options import device_option, out_option, recipe_changes, with_recipe_options
 
 if TYPE_CHECKING:
-    from deploynas.pipeline.prunable import Prunable
+    from deploynas.pipeline.prunable import Prunable, PrunableTransformer
     from deploynas.report.pruned import PrunedFile
     from deploynas.training.recipe import Recipe
 
@@ -23,9 +23,9 @@ METHODS = ("exact", "device-aware", "gates", "magnitude", "random")
 @click.option("--max-latency-ms", type=float, metavar="MS", help="The budget; exit code 3 if the file misses it.")
 @click.option("--ratio", type=float, metavar="X", help="The share of its measured latency that is to go: 0.4.")
 @click.option(
-    "--method", type=click.Choice(METHODS), default=METHODS[0], show_default=True,
+    "--method", type=click.Choice(METHODS),
     help="Solved for, from importance and measured latencies; gates under a penalty in milliseconds; plain gates; or "
-    "without any learning.",
+    "without any learning.  [default: exact; of a transformer, gates]",
 )  # fmt: skip
 @device_option
 @click.option("--data", help="As for `train`.  [default: what it was fine-tuned on]")
@@ -49,7 +49,7 @@ def command(
     network: str,
     max_latency_ms: float | None,
     ratio: float | None,
-    method: str,
+    method: str | None,
     device_name: str,
     data: str | None,
     input_size: int | None,
@@ -62,27 +62,34 @@ def command(
 ) -> None:
     """Prune a trained network to a latency on a device, fine-tune it, and time it again.
 
-    NETWORK is what `finetune` wrote, or `timm:NAME` or `timm:NAME:WEIGHTS` for a model made of our kinds of block.
+    NETWORK is what `finetune` wrote, or `timm:NAME` or `timm:NAME:WEIGHTS` for a model made of our kinds of block, or a
+    vision transformer.
     Pruned by magnitude and at random to the same latency, it stands beside the result.
     """
     from deploynas.device import Device
-    from deploynas.pipeline.prunable import open_prunable
+    from deploynas.pipeline.prunable import PrunableTransformer, open_prunable
     from deploynas.pipeline.prune import RESULT, PruneSettings, Pruning, Target, prune, require_held
+    from deploynas.pipeline.prune_transformer import TransformerPruning, prune_transformer
 
     target, device = Target(max_latency_ms, ratio), Device.load(device_name)
     opened = open_prunable(network, data, input_size)
     recipe = _recipe(opened, recipe_name, recipe_changes(changes, seed))
-    settings = PruneSettings(method, recipe=recipe, **effort)
     folder = out or Path("pruned") / opened.name
     with progress_bar(f"prune {opened.name}") as on_progress:
-        file = prune(Pruning(opened, device, folder, settings), target, on_progress)
+        if isinstance(opened, PrunableTransformer):
+            settings = PruneSettings(method or "gates", recipe=recipe, **effort)
+            file = prune_transformer(TransformerPruning(opened, device, folder, settings), target, on_progress)
+        else:
+            settings = PruneSettings(method or "exact", recipe=recipe, **effort)
+            file = prune(Pruning(opened, device, folder, settings), target, on_progress)
     _report(file, as_json)
     say(f"wrote {folder / file.pruned.file}, {folder / RESULT}")
     require_held(file)
-    say(f"next: deploynas export {folder} --device {device_name}")
+    again = f"bench {folder / file.pruned.file}" if isinstance(opened, PrunableTransformer) else f"export {folder}"
+    say(f"next: deploynas {again} --device {device_name}")
 
 
-def _recipe(network: Prunable, name: str | None, changes: list[str]) -> Recipe:
+def _recipe(network: Prunable | PrunableTransformer, name: str | None, changes: list[str]) -> Recipe:
     """The network's own with the temperature of the method, unless another one is given whole."""
     from deploynas.training.recipe import Recipe
 

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 
 from deploynas.errors import InputError
 from deploynas.provenance import Origin, origin
-from deploynas.space import Architecture
+from deploynas.space import Architecture, Space, StageSpace
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.timm_network import as_our_network
+from deploynas.supernet.transformer_widths import is_transformer, require_transformer
 from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import Data, load_data
 from deploynas.training.finetune import NETWORK
 from deploynas.training.recipe import Recipe
-from deploynas.training.timm_weights import PREFIX, load_timm
+from deploynas.training.timm_weights import PREFIX, TimmWeights, load_timm
 
 if TYPE_CHECKING:
     from torch import nn
+
+# a rate at which networks with batch norm are trained would undo a transformer
+TRANSFORMER_RECIPE = ("finetune.optimizer=adamw", "finetune.lr=2e-4", "finetune.weight_decay=0.05")
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,19 @@ class Prunable:
     source: Origin | None  # the file of its weights
 
 
-def open_prunable(text: str, data: str | None = None, input_size: int | None = None) -> Prunable:
+@dataclass(frozen=True)
+class PrunableTransformer:
+    """The same of timm's vision transformers, whose blocks are none of ours."""
+
+    name: str
+    model: nn.Module
+    space: Space  # of its images and classes
+    data: Data
+    recipe: Recipe
+    source: Origin | None
+
+
+def open_prunable(text: str, data: str | None = None, input_size: int | None = None) -> Prunable | PrunableTransformer:
     """`text` as the command takes it; `data` None: what the network remembers."""
     if text.startswith(PREFIX):
         return _of_timm(text, data, input_size)
@@ -57,13 +73,29 @@ def open_prunable(text: str, data: str | None = None, input_size: int | None = N
     return Prunable(path.parent.name, checkpoint.model, architecture, images, recipe, origin(path))
 
 
-def _of_timm(text: str, data: str | None, input_size: int | None) -> Prunable:
+def _of_timm(text: str, data: str | None, input_size: int | None) -> Prunable | PrunableTransformer:
     if data is None:
         raise InputError("a timm model does not say what it was trained on", hint="give `--data`")
     weights = load_timm(text, input_size)
+    if is_transformer(weights.model):
+        return _transformer(weights, data)
     architecture, model = as_our_network(weights.model, weights.name, weights.height, weights.width)
-    images = load_data(data, architecture.space)
-    if weights.mean and weights.std:
-        images = replace(images, mean=weights.mean, std=weights.std)
+    images = _normalised(load_data(data, architecture.space), weights)
     recipe = Recipe.for_space(architecture.space.name, None)
     return Prunable(weights.name, model, architecture, images, recipe, origin(weights.file))
+
+
+def _transformer(weights: TimmWeights, data: str) -> PrunableTransformer:
+    model = require_transformer(weights.model, weights.name)
+    channels, classes = model.patch_embed.proj.in_channels, model.num_classes
+    # of no blocks of ours: it says which images the network takes, and how many classes it knows
+    space = StageSpace(
+        weights.name, channels, weights.height, weights.width, classes, 8, 1, "relu", None, (), 8, None, "relu"
+    )
+    recipe = Recipe.load("fashion", TRANSFORMER_RECIPE)
+    images = _normalised(load_data(data, space), weights)
+    return PrunableTransformer(weights.name, model, space, images, recipe, origin(weights.file))
+
+
+def _normalised(images: Data, weights: TimmWeights) -> Data:
+    return replace(images, mean=weights.mean, std=weights.std) if weights.mean and weights.std else images

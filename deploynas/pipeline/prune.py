@@ -6,9 +6,11 @@ magnitude and at random. All of them are fine-tuned in the same way and timed in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -25,7 +27,7 @@ from deploynas.outcome import outcome_of
 from deploynas.pipeline.candidates import latency_about
 from deploynas.pipeline.exported import MODEL, Wishes, write_network
 from deploynas.pipeline.profile import existing_table, profile_to
-from deploynas.pipeline.prunable import Prunable
+from deploynas.pipeline.prunable import Prunable, PrunableTransformer
 from deploynas.pipeline.width_methods import CONTROLS, Ranker, Ranking
 from deploynas.progress import OnProgress, silent
 from deploynas.provenance import NetworkLineage, origin
@@ -44,6 +46,9 @@ from deploynas.training.finetune import NETWORK, FinetuneResult, FineTuningTask,
 from deploynas.training.gates import GateSchedule
 from deploynas.training.recipe import Augmentation, Recipe
 from deploynas.training.teacher import Teacher
+
+if TYPE_CHECKING:
+    from torch import nn
 
 RESULT, TABLE, ORIGINAL = "pruned.json", "widths.json", "original"
 
@@ -232,21 +237,48 @@ def _result(
     networks = [
         _network(pruning, method, path, benched, number, table) for number, (method, path) in enumerate(paths.items())
     ]
-    networks[2:] = _with_margins(pruning, networks[2:], list(paths.values()))
+    models = [load_checkpoint(path).model for path in paths.values()]
+    networks = with_margins(networks, models, pruning.unchanged)
+    provenance = {**benched.results[0].provenance, "table_error": table.mean_error}
+    return concluded(pruning, target, budget_ms, networks, provenance)
+
+
+class InFolder(Protocol):
+    """What any pruning is: a network, a device, a folder, and how."""
+
+    @property
+    def network(self) -> Prunable | PrunableTransformer: ...
+    @property
+    def device(self) -> Device: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def settings(self) -> PruneSettings: ...
+
+
+def concluded(
+    pruning: InFolder,
+    target: Target,
+    budget_ms: float,
+    networks: list[PrunedNetwork],
+    provenance: dict[str, Any],
+) -> PrunedFile:
+    """The result, with its warnings, as a file in the folder."""
     original, pruned, *controls = networks
+    network, device = pruning.network, pruning.device
     file = PrunedFile(
-        network=pruning.network.name,
-        source=pruning.network.source.public() if pruning.network.source else None,
-        data=pruning.network.data.name.partition(":")[0],
-        device=pruning.device.describe(),
-        device_hash=pruning.device.hash,
+        network=network.name,
+        source=network.source.public() if network.source else None,
+        data=network.data.name.partition(":")[0],
+        device=device.describe(),
+        device_hash=device.hash,
         method=pruning.settings.method,
         ratio=target.ratio,
         budget_ms=budget_ms,
-        outcome=outcome_of(pruned.timing, budget_ms, pruning.device.budget),
+        outcome=outcome_of(pruned.timing, budget_ms, device.budget),
         networks=networks,
         warnings=[*latency_warnings(original, pruned), *control_warnings(pruned, controls)],
-        provenance={**benched.results[0].provenance, "date": now(), "table_error": table.mean_error},
+        provenance={**provenance, "date": now()},
     )
     file.save(pruning.folder / RESULT)
     return file
@@ -278,20 +310,22 @@ def _network(
     )
 
 
-def _with_margins(pruning: Pruning, controls: list[PrunedNetwork], paths: list[Path]) -> list[PrunedNetwork]:
-    """The pruned network against each control, image by image."""
-    data = pruning.network.data
+def with_margins(networks: list[PrunedNetwork], models: Sequence[nn.Module], batches: Batches) -> list[PrunedNetwork]:
+    """The pruned network against each control, image by image; `models` are those of the networks."""
+    data = batches.data
     images, part = (data.test, "test") if data.test else (data.validation, "validation")
-    right = [right_images(load_checkpoint(path).model, pruning.unchanged, images).astype(float) for path in paths[1:]]
+    right = [right_images(model, batches, images).astype(float) for model in models[1:]]
 
     def margin(other: np.ndarray) -> Margin:
         own = right[0] - other
         error = float(own.std(ddof=1)) / len(own) ** 0.5
         return Margin(part=part, images=len(own), difference=float(own.mean()), standard_error=error)  # type: ignore[arg-type]
 
-    return [
-        control.model_copy(update={"margin": margin(other)}) for control, other in zip(controls, right[1:], strict=True)
+    controls = [
+        control.model_copy(update={"margin": margin(other)})
+        for control, other in zip(networks[2:], right[1:], strict=True)
     ]
+    return [*networks[:2], *controls]
 
 
 def require_held(file: PrunedFile) -> None:

@@ -21,7 +21,7 @@ from deploynas.search.widths import best_widths, by_threshold, ms_per_channel
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.supernet.network import Supernet
-from deploynas.supernet.width_network import lots, magnitudes, sort_by
+from deploynas.supernet.width_network import Gates, lots, magnitudes, sort_by
 from deploynas.training.batches import Batches
 from deploynas.training.gates import GateSchedule, channel_importance, learn_gates
 
@@ -71,7 +71,7 @@ class Ranker:
     def _importance(self, method: str, supernet: Supernet, on_progress: OnProgress) -> list[Tensor]:
         match method:
             case "exact":
-                return channel_importance(supernet, self.batches, self.schedule, on_progress)
+                return channel_importance(Gates(supernet), self.batches, self.schedule, on_progress)
             case "gates":
                 return self._gates(supernet, None, on_progress)
             case "device-aware":
@@ -84,7 +84,8 @@ class Ranker:
                 raise AssertionError(method)
 
     def _gates(self, supernet: Supernet, weights: list[float] | None, on_progress: OnProgress) -> list[Tensor]:
-        importance = channel_importance(supernet, self.batches, self.schedule, on_progress)
-        gates, lived = learn_gates(supernet, self.batches, self.schedule, weights, importance, on_progress)
+        gates = Gates(supernet)
+        importance = channel_importance(gates, self.batches, self.schedule, on_progress)
+        lived = learn_gates(gates, self.batches, self.schedule, weights, importance, on_progress)
         gates.fold()
         return lived

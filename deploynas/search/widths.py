@@ -6,7 +6,7 @@ need not fall with every channel, and may even rise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,35 +16,52 @@ from deploynas.search.solver import load_solver
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Priced, SeparableObjective
 from deploynas.space.structure import of_stages
-from deploynas.space.widths import widths_of
+from deploynas.space.widths import DIVISOR, widths_of
 
 
 def by_threshold(space: Space, importance: Sequence[np.ndarray], table: Priced, budget_ms: float) -> Architecture:
-    """Channels of all blocks in one ranking; as many of the first as the budget allows, in widths that there are.
-
-    A block gets the offered width nearest to its number of channels above the threshold.
-    """
+    """Channels of all blocks in one ranking; as many of the first as the budget allows, in widths that there are."""
     offered, ranked, gated = _gated(space, importance)
-    order = np.argsort(-np.concatenate(ranked), kind="stable")
-    block_of = np.repeat(np.arange(len(ranked)), [len(own) for own in ranked])[order]
-    counts = np.array([len(own) for own in ranked])
     cost, cheapest = table_cost(space, table, budget_ms), np.inf
-    previous: list[list[int]] | None = None
-    for last in range(len(order), -1, -1):
+    for options in thresholds(ranked, [offered[s] for s in gated]):
         choices = [[0] for _ in offered]
-        for s, count, widths in zip(gated, counts, (offered[s] for s in gated), strict=True):
-            choices[s] = [int(np.abs(np.array(widths) - count).argmin())]
-        if choices != previous:
-            found, previous = space.architecture(choices), choices
-            if cost.allows(found):
-                return found
-            cheapest = min(cheapest, cost.total(found))
-        if last:
-            counts[block_of[last - 1]] -= 1
+        for s, option in zip(gated, options, strict=True):
+            choices[s] = [option]
+        found = space.architecture(choices)
+        if cost.allows(found):
+            return found
+        cheapest = min(cheapest, cost.total(found))
     raise GateError(
         f"no widths are within {budget_ms:.4g} ms: the narrowest blocks take {cheapest:.4g} ms by the table",
         hint="a larger budget; the rest of the network cannot be pruned by its widths",
     )
+
+
+def dimensions_within(importance: Sequence[np.ndarray], costs: Sequence[float], most: float) -> list[int]:
+    """The same where a layer may have any multiple of 8 of its dimensions, each at a cost of its own."""
+    offered = [tuple(dict.fromkeys([*range(DIVISOR, len(own), DIVISOR), len(own)])) for own in importance]
+    for options in thresholds(importance, offered):
+        widths = [own[option] for own, option in zip(offered, options, strict=True)]
+        if sum(cost * width for cost, width in zip(costs, widths, strict=True)) <= most:
+            return widths
+    raise GateError("no dimensions are within the budget: too little of the network is in them", hint="a larger budget")
+
+
+def thresholds(importance: Sequence[np.ndarray], offered: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Which offered width every layer has, while the channels of all layers go one by one, the least important first.
+
+    A layer gets the width nearest to the number of channels that it has left.
+    """
+    order = np.argsort(-np.concatenate(importance), kind="stable")
+    layer_of = np.repeat(np.arange(len(importance)), [len(own) for own in importance])[order]
+    left, previous = [len(own) for own in importance], list[int]()
+    for last in range(len(order), -1, -1):
+        options = [int(np.abs(np.array(widths) - count).argmin()) for widths, count in zip(offered, left, strict=True)]
+        if options != previous:
+            yield options
+            previous = options
+        if last:
+            left[layer_of[last - 1]] -= 1
 
 
 def best_widths(space: Space, importance: Sequence[np.ndarray], table: Priced, budget_ms: float) -> Architecture:

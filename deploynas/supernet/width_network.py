@@ -52,25 +52,22 @@ def gated_blocks(supernet: Supernet) -> list[ElasticExpansion]:
     return [module for module in supernet.modules() if isinstance(module, ElasticExpansion)]
 
 
-class Gates(nn.Module):
+class Gates:
     """A factor for every expansion channel of a network of widths, 1 at first."""
 
     def __init__(self, supernet: Supernet) -> None:
-        super().__init__()
-        self._blocks = (supernet, gated_blocks(supernet))  # in a tuple, so that they are not submodules
-        self.values = nn.ParameterList(nn.Parameter(torch.ones(block.mid)) for block in self._blocks[1])
+        self.network, self.blocks = supernet, gated_blocks(supernet)
+        self.values = [nn.Parameter(torch.ones(block.mid)) for block in self.blocks]
 
     @contextmanager
     def applied(self, values: Sequence[Tensor] | None = None) -> Iterator[Supernet]:
         """The network with gates; with `values`, those, of which each may have a row for every image."""
-        supernet, blocks = self._blocks
-        used = list(self.values) if values is None else values
         handles = [
             block.wide_norm.register_forward_hook(partial(_gated, value))
-            for block, value in zip(blocks, used, strict=True)
+            for block, value in zip(self.blocks, values or self.values, strict=True)
         ]
         try:
-            yield supernet
+            yield self.network
         finally:
             for handle in handles:
                 handle.remove()
@@ -78,7 +75,7 @@ class Gates(nn.Module):
     @torch.no_grad()
     def fold(self) -> None:
         """Into scale and shift of the batch norm that they follow: the same function without gates."""
-        for block, value in zip(self._blocks[1], self.values, strict=True):
+        for block, value in zip(self.blocks, self.values, strict=True):
             for tensor in (block.wide_norm.weight, block.wide_norm.bias):
                 tensor.mul_(value)
 

@@ -8,19 +8,34 @@ then towards zero by the soft threshold, which is the proximal operator of the l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from deploynas.progress import OnProgress, silent
-from deploynas.supernet.network import Supernet
-from deploynas.supernet.width_network import Gates
 from deploynas.training.batches import Batches, BatchShare, LabelledImages
 
 SHRUNK = 1.5  # gates that the loss does not hold would shrink so far over all steps: they die after two thirds of them
 NOISE = 4.0  # the penalty, in typical gradients of a batch: noise alone does not hold a gate
+
+
+class GatedNetwork(Protocol):
+    """A network and its gates, whatever they stand on."""
+
+    @property
+    def network(self) -> nn.Module: ...
+    @property
+    def values(self) -> Sequence[nn.Parameter]:
+        """The gates, layer by layer."""
+        ...
+
+    def applied(self, values: Sequence[Tensor] | None = None) -> AbstractContextManager[nn.Module]:
+        """The network with its gates; with `values`, those, of which each may have a row for every image."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,16 +53,15 @@ def soft_threshold(values: Tensor, by: float) -> Tensor:
 
 
 def channel_importance(
-    supernet: Supernet, batches: Batches, schedule: GateSchedule, on_progress: OnProgress = silent
+    gates: GatedNetwork, batches: Batches, schedule: GateSchedule, on_progress: OnProgress = silent
 ) -> list[Tensor]:
     """By how much the loss would change without a channel, to first order: the mean over images of (dL/dgate)^2.
 
     At a gate of 1 that is Molchanov et al. 2019's, and the same unit in every layer, so that layers can be compared and
     channels added up.
     """
-    gates = Gates(supernet)
     sums, seen = [torch.zeros_like(value) for value in gates.values], 0
-    for images, labels in _training(supernet, batches, schedule, on_progress, "importance"):
+    for images, labels in _training(gates.network, batches, schedule, on_progress, "importance"):
         own = [value.detach().expand(len(images), -1).clone().requires_grad_() for value in gates.values]
         with gates.applied(own) as network:
             loss = F.cross_entropy(network(images), labels, reduction="sum")
@@ -58,34 +72,34 @@ def channel_importance(
 
 
 def learn_gates(
-    supernet: Supernet,
+    gates: GatedNetwork,
     batches: Batches,
     schedule: GateSchedule,
     weights: Sequence[float] | None = None,
     importance: Sequence[Tensor] | None = None,
     on_progress: OnProgress = silent,
-) -> tuple[Gates, list[Tensor]]:
-    """The gates after the last step, and how long each of them has lived: what their channels are ranked by.
+) -> list[Tensor]:
+    """Moves the gates; returns how long each of them has lived, which is what their channels are ranked by.
 
     `weights`: of each layer's penalty, such as its milliseconds for each channel; None: all alike. `importance` is that
     of `channel_importance`: it says how large the gradients of a batch are, and so how strong the penalty must be.
     """
-    gates, steps = Gates(supernet), schedule.epochs * batches.steps_per_epoch(schedule.batch)
-    known = importance or channel_importance(supernet, batches, schedule)
+    steps = schedule.epochs * batches.steps_per_epoch(schedule.batch)
+    known = importance or channel_importance(gates, batches, schedule)
     typical = float(torch.cat([own / schedule.batch for own in known]).sqrt().mean())
     penalty = NOISE * max(typical, 1e-12)
     rate = SHRUNK / (penalty * steps)
     layers = _in_the_mean_of_channels(weights or [1.0] * len(known), known)
     lived = [torch.zeros_like(value) for value in gates.values]
-    for images, labels in _training(supernet, batches, schedule, on_progress, "gates"):
+    for images, labels in _training(gates.network, batches, schedule, on_progress, "gates"):
         with gates.applied() as network:
             loss = F.cross_entropy(network(images), labels)
-        gradients = torch.autograd.grad(loss, list(gates.values))
+        gradients = torch.autograd.grad(loss, gates.values)
         with torch.no_grad():
             for value, gradient, layer, alive in zip(gates.values, gradients, layers, lived, strict=True):
                 value.copy_(soft_threshold(value - rate * gradient, rate * penalty * layer))
                 alive += value.abs()
-    return gates, [alive / steps for alive in lived]
+    return [alive / steps for alive in lived]
 
 
 def _in_the_mean_of_channels(weights: Sequence[float], like: Sequence[Tensor]) -> list[float]:
@@ -96,10 +110,10 @@ def _in_the_mean_of_channels(weights: Sequence[float], like: Sequence[Tensor]) -
 
 
 def _training(
-    supernet: Supernet, batches: Batches, schedule: GateSchedule, on_progress: OnProgress, what: str
+    network: nn.Module, batches: Batches, schedule: GateSchedule, on_progress: OnProgress, what: str
 ) -> Iterator[LabelledImages]:
     """Training batches for a network whose weights stand still."""
-    supernet.eval().requires_grad_(False).to(batches.device)
+    network.eval().requires_grad_(False).to(batches.device)
     steps = schedule.epochs * batches.steps_per_epoch(schedule.batch)
     stream = batches.train(schedule.batch, 0, steps, schedule.seed, BatchShare())
     for step, (images, labels) in enumerate(stream):

@@ -9,7 +9,12 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import onnxruntime
 import pytest
+import timm
+import torch
+from safetensors.torch import save_file
 
 from deploynas.cli import main
 from deploynas.device import Device
@@ -17,6 +22,7 @@ from deploynas.latency.table import LatencyTable, Measurement
 from deploynas.pipeline import prune as prune_module
 from deploynas.pipeline.prunable import open_prunable
 from deploynas.pipeline.prune import PruneSettings, Pruning
+from deploynas.pipeline.prune_transformer import TransformerPruning
 from deploynas.pipeline.width_methods import METHODS
 from deploynas.report.pruned import PrunedFile
 from deploynas.space import Space
@@ -146,3 +152,27 @@ def test_what_cannot_be_pruned_says_why(deploynas, made_up, files: Path, network
         assert done.code == 2 and told in done.err, (arguments, done.err)
     done = deploynas("prune", "net", "--max-latency-ms", "20", "-o", "refused", *FAST)
     assert done.code == 3 and "20" in done.err
+
+
+def test_a_transformer_is_pruned_by_its_heads_and_hidden_units(deploynas, network: Path, monkeypatch) -> None:
+    torch.manual_seed(0)
+    options = {"img_size": 32, "in_chans": 1, "num_classes": 10}
+    save_file(timm.create_model("test_vit", **options).state_dict(), network / "vit.safetensors")
+    timings = iter([100.0, 60.0])  # of the original, and of the first widths that are tried
+
+    def made_up_ms(self, model) -> float:
+        return next(timings)
+
+    monkeypatch.setattr(TransformerPruning, "measured_ms", made_up_ms)
+    called = ["timm:test_vit:vit.safetensors", "--data", "folder:small", "--input-size", "32"]
+    done = deploynas("prune", *called, "--ratio", "0.3", "-o", "vit", *FAST, "--set", "finetune.batch=20")
+    assert done.code == 0, done.err
+    found = PrunedFile.load(network / "vit" / "pruned.json")
+    assert found.original.widths == [32, 192] * 6
+    assert [one.method for one in found.networks] == ["original", "gates", "magnitude", "random"]
+    for one in found.networks[1:]:
+        assert one.macs <= 0.7 * found.original.macs and all(width % 8 == 0 for width in one.widths)
+        session = onnxruntime.InferenceSession(network / "vit" / one.file, providers=["CPUExecutionProvider"])
+        assert session.run(None, {"input": np.zeros((3, 1, 32, 32), np.float32)})[0].shape == (3, 10)
+    refused = deploynas("prune", *called, "--ratio", "0.3", "--method", "exact", "-o", "vit2", *FAST)
+    assert refused.code == 2 and "gates, magnitude, random" in refused.err

@@ -58,7 +58,7 @@ def test_the_soft_threshold_minimises_what_it_should(value: float, by: float) ->
 
 def test_importance_is_the_mean_squared_gradient_of_single_images(widths, batches) -> None:
     _, supernet = widths
-    found = channel_importance(supernet, batches, GateSchedule(batch=IMAGES))
+    found = channel_importance(Gates(supernet), batches, GateSchedule(batch=IMAGES))
     images, labels = next(iter(batches.evaluation(batches.data.train)))
     expected = [torch.zeros(block.mid) for block in gated_blocks(supernet)]
     for image, label in zip(images, labels, strict=True):
@@ -79,8 +79,9 @@ def test_a_channel_that_nothing_depends_on_is_worth_nothing_and_its_gate_goes(wi
         if block.se is not None:
             block.se.conv_reduce.weight[:, 3] = 0
     schedule = GateSchedule(epochs=10, batch=IMAGES)
-    assert channel_importance(supernet, batches, schedule)[0][3] == 0
-    gates, lived = learn_gates(supernet, batches, schedule)
+    assert channel_importance(Gates(supernet), batches, schedule)[0][3] == 0
+    gates = Gates(supernet)
+    lived = learn_gates(gates, batches, schedule)
     assert gates.values[0][3] == 0
     steps = [max(0.0, 1 - SHRUNK * step / 10) for step in range(1, 11)]
     assert float(lived[0][3]) == pytest.approx(sum(steps) / 10, rel=1e-5)
@@ -94,7 +95,8 @@ def test_without_a_loss_gates_shrink_as_their_weights_say(widths, batches) -> No
     channels = [block.mid for block in gated_blocks(supernet)]
     weights = [float(i + 1) for i in range(len(channels))]
     mean = sum(w * n for w, n in zip(weights, channels, strict=True)) / sum(channels)
-    gates, _ = learn_gates(supernet, batches, GateSchedule(epochs=6, batch=IMAGES), weights)
+    gates = Gates(supernet)
+    learn_gates(gates, batches, GateSchedule(epochs=6, batch=IMAGES), weights)
     for value, weight in zip(gates.values, weights, strict=True):
         expected = max(0.0, 1 - SHRUNK * weight / mean)
         torch.testing.assert_close(value.detach(), torch.full_like(value, expected), rtol=1e-5, atol=1e-5)
@@ -104,13 +106,14 @@ def test_weights_of_zero_for_every_layer_mean_none(widths, batches) -> None:
     _, supernet = widths
     schedule = GateSchedule(epochs=2, batch=IMAGES)
     flat = [0.0] * len(gated_blocks(supernet))
-    plain, _ = learn_gates(supernet, batches, schedule)
-    found, _ = learn_gates(supernet, batches, schedule, flat)
+    plain, found = Gates(supernet), Gates(supernet)
+    learn_gates(plain, batches, schedule)
+    learn_gates(found, batches, schedule, flat)
     assert all(torch.equal(a, b) for a, b in zip(found.values, plain.values, strict=True))
 
 
 def test_the_weights_of_the_network_stand_still(widths, batches) -> None:
     _, supernet = widths
     before = {name: value.clone() for name, value in supernet.state_dict().items()}
-    learn_gates(supernet, batches, GateSchedule(epochs=2, batch=IMAGES))
+    learn_gates(Gates(supernet), batches, GateSchedule(epochs=2, batch=IMAGES))
     assert all(torch.equal(value, before[name]) for name, value in supernet.state_dict().items())
