@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -83,10 +83,10 @@ def place_of(folder: Path, ratio: float, method: str) -> Path:
     return folder / f"{100 * ratio:.0f}" / method
 
 
-def tune(work: Pruning) -> None:
+def tune(work: Pruning, methods: Sequence[str]) -> None:
     table = work.table()
     whole_ms, ranker = table.predict(work.space.heaviest()), work.ranker(table)
-    for method in METHODS:
+    for method in methods:
         ranking = ranker.rank(method, work.folder / "ranked" / method / "w_star.safetensors", {"role": "w_star"})
         for ratio in RATIOS:
             try:
@@ -191,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--part", nargs="+", default=["profile", "tune", "time"], choices=["profile", "tune", "time"])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, help="to tune")
     parser.add_argument("--epochs", type=int, default=1, help="of fine-tuning")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
@@ -199,7 +200,7 @@ def main() -> None:
     if "profile" in asked.part:
         print(f"the table is off by {100 * (work.table().mean_error or 0):.1f} % in the mean on networks", flush=True)
     if "tune" in asked.part:
-        tune(work)
+        tune(work, asked.methods)
     if "time" in asked.part:
         rows = measured(work)
         print(f"{markdown(rows)}\n\n{verdict(rows)}")

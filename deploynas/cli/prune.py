@@ -68,7 +68,7 @@ def command(
     """
     from deploynas.device import Device
     from deploynas.pipeline.prunable import PrunableTransformer, open_prunable
-    from deploynas.pipeline.prune import RESULT, PruneSettings, Pruning, Target, prune, require_held
+    from deploynas.pipeline.prune import RESULT, TABLE, PruneSettings, Pruning, Target, prune, require_held
     from deploynas.pipeline.prune_transformer import TransformerPruning, prune_transformer
 
     target, device = Target(max_latency_ms, ratio), Device.load(device_name)
@@ -85,7 +85,9 @@ def command(
     _report(file, as_json)
     say(f"wrote {folder / file.pruned.file}, {folder / RESULT}")
     require_held(file)
-    again = f"bench {folder / file.pruned.file}" if isinstance(opened, PrunableTransformer) else f"export {folder}"
+    again = f"export {folder} --latency {folder / TABLE}"
+    if isinstance(opened, PrunableTransformer):
+        again = f"bench {folder / file.pruned.file}"
     say(f"next: deploynas {again} --device {device_name}")
 
 

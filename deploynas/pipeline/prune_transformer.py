@@ -82,7 +82,7 @@ class TransformerPruning:
 
     @cached_property
     def unchanged(self) -> Batches:
-        return replace(self.batches, augmentation=Augmentation(), device=best_device())
+        return replace(self.batches, augmentation=Augmentation())
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -90,7 +90,7 @@ class TransformerPruning:
         return space.in_channels, space.height, space.width
 
     def rank(self, method: str, on_progress: OnProgress = silent) -> Ranked:
-        model = copy.deepcopy(self.network.model)
+        model = copy.deepcopy(self.network.model).to(self.batches.device)
         gates, seed = TransformerGates(model), self.recipe.seed
         match method:
             case "gates":
@@ -99,9 +99,9 @@ class TransformerPruning:
                 gates.fold()
                 return Ranked(model.cpu(), [own.cpu() for own in lived])
             case "magnitude":
-                return Ranked(model, gates.magnitudes())
+                return Ranked(model.cpu(), [own.cpu() for own in gates.magnitudes()])
             case "random":
-                return Ranked(model, gates.lots(seed))
+                return Ranked(model.cpu(), gates.lots(seed))
             case _:
                 raise AssertionError(method)
 

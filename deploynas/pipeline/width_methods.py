@@ -61,7 +61,7 @@ class Ranker:
         """By one method; the network of widths is left in `path`, to inherit from."""
         if method not in METHODS:
             raise InputError(f"no method `{method}`", hint=f"one of {', '.join(METHODS)}")
-        supernet = self.whole()
+        supernet = self.whole().to(self.batches.device)
         importance = self._importance(method, supernet, on_progress)
         sort_by(supernet, importance)
         supernet.save(path, about)

@@ -50,7 +50,10 @@ class TransformerGates:
         self.layers: list[tuple[nn.Linear, int]] = []  # what a gate multiplies, and how often it repeats there
         for block in model.blocks:
             self.layers += [(block.attn.qkv, 3 * block.attn.num_heads), (block.mlp.fc1, 1)]
-        self.values = [nn.Parameter(torch.ones(layer.out_features // times)) for layer, times in self.layers]
+        self.values = [
+            nn.Parameter(torch.ones(layer.out_features // times, device=layer.weight.device))
+            for layer, times in self.layers
+        ]
 
     @contextmanager
     def applied(self, values: Sequence[Tensor] | None = None) -> Iterator[nn.Module]:
@@ -112,7 +115,7 @@ def narrowed(model: Any, kept: Sequence[Tensor]) -> nn.Module:
         attention.head_dim, attention.attn_dim = len(dimensions), heads * len(dimensions)
         attention.fused_attn = False  # which would take its scale from the smaller heads, not from `attention.scale`
         mlp.fc1, mlp.fc2 = _rows(mlp.fc1, units), _columns(mlp.fc2, units)
-    return model
+    return model.requires_grad_(True)  # weights stand still while gates are learned, not after
 
 
 def _in_every_head(dimensions: Tensor, heads: int, size: int) -> Tensor:

@@ -57,7 +57,7 @@ class Gates:
 
     def __init__(self, supernet: Supernet) -> None:
         self.network, self.blocks = supernet, gated_blocks(supernet)
-        self.values = [nn.Parameter(torch.ones(block.mid)) for block in self.blocks]
+        self.values = [nn.Parameter(torch.ones(block.mid, device=block.widths.device)) for block in self.blocks]
 
     @contextmanager
     def applied(self, values: Sequence[Tensor] | None = None) -> Iterator[Supernet]:

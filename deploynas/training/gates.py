@@ -2,7 +2,8 @@
 
 The weights stand still, and batch norm keeps its statistics: with those of each batch, the norm after the projection
 would undo any factor that a whole layer's gates have in common. Only the gates move, down the gradient of the loss and
-then towards zero by the soft threshold, which is the proximal operator of the l1 penalty and makes true zeros.
+then towards zero by the soft threshold, which is the proximal operator of the l1 penalty and makes true zeros. A gate
+lets through between nothing and all: beyond 1, steps as large as these would run away.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def learn_gates(
         gradients = torch.autograd.grad(loss, gates.values)
         with torch.no_grad():
             for value, gradient, layer, alive in zip(gates.values, gradients, layers, lived, strict=True):
-                value.copy_(soft_threshold(value - rate * gradient, rate * penalty * layer))
+                value.copy_(soft_threshold(value - rate * gradient, rate * penalty * layer).clamp(0, 1))
                 alive += value.abs()
     return [alive / steps for alive in lived]
 
@@ -113,7 +114,7 @@ def _training(
     network: nn.Module, batches: Batches, schedule: GateSchedule, on_progress: OnProgress, what: str
 ) -> Iterator[LabelledImages]:
     """Training batches for a network whose weights stand still."""
-    network.eval().requires_grad_(False).to(batches.device)
+    network.eval().requires_grad_(False)
     steps = schedule.epochs * batches.steps_per_epoch(schedule.batch)
     stream = batches.train(schedule.batch, 0, steps, schedule.seed, BatchShare())
     for step, (images, labels) in enumerate(stream):

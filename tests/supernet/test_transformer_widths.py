@@ -58,8 +58,9 @@ def test_what_is_pruned_computes_what_is_masked(model: nn.Module, share: float) 
         value.copy_(torch.zeros(len(value)).index_fill(0, own, 1.0))
     with gates.applied():
         masked = model(images())
-    pruned = narrowed(model, kept).eval()
+    pruned = narrowed(model.requires_grad_(False), kept).eval()
     close(pruned(images()), masked)
+    assert all(parameter.requires_grad for parameter in pruned.parameters())
     assert {block.attn.scale for block in pruned.blocks} == {block.attn.scale for block in model.blocks}
 
 
