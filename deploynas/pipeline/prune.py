@@ -45,6 +45,7 @@ from deploynas.training.evaluation import right_images
 from deploynas.training.finetune import NETWORK, FinetuneResult, FineTuningTask, finetune
 from deploynas.training.gates import GateSchedule
 from deploynas.training.recipe import Augmentation, Recipe
+from deploynas.training.state import OtherSettings
 from deploynas.training.teacher import Teacher
 
 if TYPE_CHECKING:
@@ -178,7 +179,10 @@ class Pruning:
             Teacher(self.network.model, self.network.name, source.sha256 if source else None),
             lineage=NetworkLineage(supernet=origin(ranking.path), imported=source),
         )
-        return finetune(task, folder, self.settings.force, on_progress)
+        try:
+            return finetune(task, folder, self.settings.force, on_progress)
+        except OtherSettings:  # of a run that was stopped, and that had measured its way to other widths
+            return finetune(task, folder, True, on_progress)
 
     def save_original(self) -> Path:
         """As a network of this space, so that it is written and timed as the others are."""
@@ -205,6 +209,7 @@ class Pruning:
 def prune(pruning: Pruning, target: Target, on_progress: OnProgress = silent) -> PrunedFile:
     """Everything, and what it came to, in the folder; `GateError` where no widths keep the budget."""
     settings = pruning.settings
+    require_unfinished(pruning)
     table = pruning.table(_part(on_progress, 0.0, 0.3))
     before_ms = pruning.measured_ms(pruning.space.heaviest(), table)
     budget_ms = target.budget_ms(before_ms)
@@ -254,6 +259,13 @@ class InFolder(Protocol):
     def folder(self) -> Path: ...
     @property
     def settings(self) -> PruneSettings: ...
+
+
+def require_unfinished(pruning: InFolder) -> None:
+    """A run that was stopped continues; a result that is there is not overwritten unasked."""
+    path = pruning.folder / RESULT
+    if path.exists() and not pruning.settings.force:
+        raise InputError(f"{path} is there already", hint="another `--out`, or `--force` to prune again")
 
 
 def concluded(

@@ -24,7 +24,7 @@ from deploynas.outcome import about
 from deploynas.pipeline.exported import MODEL
 from deploynas.pipeline.images import stream
 from deploynas.pipeline.prunable import PrunableTransformer
-from deploynas.pipeline.prune import ORIGINAL, PruneSettings, Target, concluded, with_margins
+from deploynas.pipeline.prune import ORIGINAL, PruneSettings, Target, concluded, require_unfinished, with_margins
 from deploynas.pipeline.width_methods import CONTROLS
 from deploynas.progress import OnProgress, silent
 from deploynas.report.pruned import PrunedFile, PrunedNetwork, Role
@@ -155,6 +155,7 @@ def prune_transformer(pruning: TransformerPruning, target: Target, on_progress: 
         )
     if device.precision != "fp32":
         raise InputError(f"transformers are exported in fp32, device `{device.name}` wants {device.precision}")
+    require_unfinished(pruning)
     before_ms = pruning.measured_ms(pruning.network.model)
     budget_ms = target.budget_ms(before_ms)
     asked = pruning.rank(method, lambda share, what: on_progress(0.1 + 0.2 * share, what))

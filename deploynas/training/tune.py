@@ -18,7 +18,7 @@ from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import remove_state
+from deploynas.training.state import read_state, remove_state
 from deploynas.training.teacher import Teacher
 
 
@@ -39,6 +39,9 @@ def tune(
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     settings = [data.describe().model_dump(), recipe.finetune_settings(), teacher.describe().model_dump(), shapes]
     phase = Phase(folder, PHASE, content_hash(settings), recipe.seed, recipe.checkpoint_every_s)
+    state = read_state(folder)
+    if state and state[0].fingerprint != phase.fingerprint:
+        remove_state(folder)  # of a run that was stopped, and that had measured its way to other widths
     with processes() as group:
         before = accuracy(model.eval().to(group.device), batches, data.validation)
         objective = Plain(schedule.label_smoothing, teacher.to(group.device), schedule.distillation)

@@ -120,6 +120,8 @@ def test_a_pruned_network_is_a_file_that_other_commands_read(deploynas, made_up,
     assert all(f"{control.method} pruning" in done.err for control in found.controls)
     saved = load_checkpoint(network / "pruned" / "network.safetensors")
     assert saved.architecture is not None and saved.about["recipe"]["finetune"]["distillation"]["temperature"] == 4
+    again = deploynas("prune", "net", "--ratio", "0.3", "-o", "pruned", *FAST)
+    assert again.code == 2 and "is there already" in again.err
     with pytest.raises(GateError, match="is missed"):  # which the command ends with, after it has written
         require_held(found.model_copy(update={"outcome": "missed"}))
     shipped = deploynas("export", "pruned", "--device", "quick.yaml", "--max-latency-ms", "1000", "--patience", "0")
