@@ -37,6 +37,7 @@ MADE_BY = {
     "deploynas/search-result": "search --out",
     "deploynas/report": "export",
     "deploynas/manifest": "export",
+    "deploynas/pruned": "prune",
     "deploynas/step": "run",
 }
 

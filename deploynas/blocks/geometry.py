@@ -23,5 +23,10 @@ def make_divisible(value: float, divisor: int = 8) -> int:
     return rounded + divisor if rounded < 0.9 * value else rounded
 
 
+def as_written(ratio: float) -> float:
+    """With the digits that timm's notation is given, so that it reads back as the same number."""
+    return float(f"{ratio:g}")
+
+
 def strided(size: int, stride: int) -> int:
     return -(-size // stride)  # padding kernel // 2 with an odd kernel

@@ -28,12 +28,13 @@ COMMANDS = (
     "explain",
     "search",
     "finetune",
+    "prune",
     "export",
     "report",
     "run",
 )
 # those that keep what they have done when they are stopped
-RESUMABLE = ("profile", "train", "estimate", "finetune", "run")
+RESUMABLE = ("profile", "train", "estimate", "finetune", "prune", "run")
 
 
 class _Commands(click.Group):

@@ -114,12 +114,12 @@ class Candidates:
                 seed=len(made),
                 on_progress=self.on_progress,
             )
-            if _about(made[-1], self.device.budget) <= budget_ms:
+            if latency_about(made[-1], self.device.budget) <= budget_ms:
                 break
-        return _about(min(made, key=lambda one: one.disturbance), self.device.budget)
+        return latency_about(min(made, key=lambda one: one.disturbance), self.device.budget)
 
 
-def _about(measured: Measurement, kind: BudgetKind) -> float:
+def latency_about(measured: Measurement, kind: BudgetKind) -> float:
     """The latency that a budget of this kind is about."""
     if kind == "undisturbed":
         return measured.latency_ms

@@ -94,6 +94,35 @@ def export_network(
 
     `forms`: what the device's table chose, for the file in the device's precision. Other files have the default.
     """
+    written = write_network(network, batches, device, stage, wishes, forms)
+    cases = [Case(path) for path in written.paths.values()]
+
+    def measured() -> dict[str, BenchResult]:
+        return dict(zip(written.paths, bench_together(cases, device, runs=wishes.runs).results, strict=True))
+
+    benches, waits = patiently(measured, device, budget_ms, wishes.patience_s)
+    busier = tuple(made[device.precision] for made in waits)
+    return Exported(network, written.checkpoint, written.files, benches, busier)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A network's files, verified and not yet timed."""
+
+    checkpoint: Checkpoint
+    files: NetworkFiles
+    paths: dict[str, Path]  # by precision, of those that the provider can run
+
+
+def write_network(
+    network: Path,
+    batches: Batches,
+    device: Device,
+    stage: Path,
+    wishes: Wishes,
+    forms: OperatorForms = DEFAULT_FORMS,
+) -> Written:
+    """Write and verify the files of a network into a folder; `GateError` if the device file does not allow it."""
     checkpoint = load_checkpoint(network)
     architecture, data = checkpoint.architecture, batches.data
     if architecture is None:
@@ -117,13 +146,7 @@ def export_network(
     made = {name: file for name, file in files.by_precision().items() if name not in device.record.refused}
     for precision, file in made.items():
         write_bytes(stage / MODEL[precision], file.content)
-    cases = [Case(stage / MODEL[precision]) for precision in made]
-
-    def measured() -> dict[str, BenchResult]:
-        return dict(zip(made, bench_together(cases, device, runs=wishes.runs).results, strict=True))
-
-    benches, waits = patiently(measured, device, budget_ms, wishes.patience_s)
-    return Exported(network, checkpoint, files, benches, tuple(busier[device.precision] for busier in waits))
+    return Written(checkpoint, files, {precision: stage / MODEL[precision] for precision in made})
 
 
 def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, random: bool) -> NetworkFiles:

@@ -195,7 +195,12 @@ class ElasticExpansion(nn.Module):
         Batch norm makes activations comparable, so the projection's weights tell what a channel adds.
         """
         importance = (self.conv_pwl.weight.abs().sum((0, 2, 3)) * self.wide_norm.weight.abs()).cpu()
-        order = importance.argsort(descending=True, stable=True).to(self.conv_pwl.weight.device)
+        self.order_channels(importance.argsort(descending=True, stable=True))
+
+    @torch.no_grad()
+    def order_channels(self, order: Tensor) -> None:
+        """Put the wide channels into this order; the output of the widest configuration does not change."""
+        order = order.to(self.conv_pwl.weight.device)
         tensors = [*self.wide_tensors(), (self.conv_pwl.weight, 1)]
         if self.se is not None:
             reduce, expand = self.se.conv_reduce, self.se.conv_expand
