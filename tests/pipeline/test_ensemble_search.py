@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_spaces import CELLS
 
 from deploynas.accuracy.ensemble_scores import error
 from deploynas.accuracy.posterior import Posterior, PosteriorSettings
@@ -26,6 +27,7 @@ from deploynas.pipeline.supernet import open_supernet
 from deploynas.search.joint_budget import JointBudget, Running
 from deploynas.search.result_file import SearchFile
 from deploynas.space import Architecture, Space
+from deploynas.supernet.checkpoint import save_network
 
 IMAGES, CLASSES = 200, 10
 LABELS = np.random.default_rng(0).integers(CLASSES, size=IMAGES)
@@ -126,6 +128,16 @@ def test_a_budget_that_the_fastest_exceed_is_named_before_anything_is_asked(file
     assert not planted.asked
 
 
+def test_of_cells_random_sets_are_found(tmp_path: Path) -> None:
+    (tmp_path / "cells.yaml").write_text(CELLS)
+    cells = Space.load(tmp_path / "cells.yaml")
+    costs = [np.full((len(own.choices), len(own.choices[0].options)), 0.1) for own in cells.decisions.groups]
+    budget = JointBudget.of(cells, LatencyTable.from_arrays(cells, 0.1, costs), 1.0, "serial")
+    wishes = EnsembleWishes(2, "random", draws=3)
+    members, _ = EnsembleSearch(Posterior.uniform(cells.decisions), Planted(), budget, wishes, cells).search()
+    assert len(set(members)) == 2 and budget.allows(members)
+
+
 def test_what_no_search_can_do_is_refused() -> None:
     for members, sampling, why in [(6, "mc", "at most 5"), (1, "mc", "two members"), (4, "exact", "two or three")]:
         with pytest.raises(InputError, match=why):
@@ -175,7 +187,8 @@ def test_found_exported_checked_and_measured(deploynas) -> None:
     assert softmax(session.run(None, {"input": images.numpy()})[0]) == pytest.approx(mean[:50], abs=1e-4)
 
 
-def test_in_parallel_a_file_each_and_the_estimators_networks_are_candidates(deploynas) -> None:
+def test_in_parallel_a_file_each_with_weights_of_ones_own(deploynas) -> None:
+    """And the estimator's networks are candidates."""
     code, out, err = deploynas(
         "search", "--ensemble", "2", "--parallel", "--sampling", "random", "--draws", "1", "--json", "--out", "p.json",
         "--supernet", "w_star.safetensors", "--latency", "table.json:0.9", "--estimator", "estimator.json",
@@ -183,13 +196,19 @@ def test_in_parallel_a_file_each_and_the_estimators_networks_are_candidates(depl
     assert code == 0, err
     told = json.loads(out)
     assert told["ensemble"]["running"] == "parallel" and told["estimator"]["path"] == "estimator.json"
+    supernet, document = open_supernet("w_star.safetensors"), SearchFile.load("p.json")
+    for number, network in enumerate(document.architectures(), start=1):
+        save_network(supernet.cut_out(network), network, f"{number}.safetensors")
     export = ["export", "p.json", "--supernet", "w_star.safetensors", "--device", "quick.yaml", "--patience", "0"]
-    code, out, err = deploynas(*export)
+    code, out, err = deploynas(*export, "--member", "1.safetensors", "--member", "2.safetensors")
     assert code == 0 and "member-1.onnx" in out and "member-2.onnx" in out and "one at a time" in err
+    assert "inherited" not in err
     code, _, err = deploynas(*export, "--max-latency-ms", "0.0001", "--out", "missed")
     assert code == 3 and "is not met" in err and not Path("missed/quick").exists()
-    code, _, err = deploynas(*export, "--member", "w_star.safetensors")
+    code, _, err = deploynas(*export, "--member", "1.safetensors")
     assert code == 2 and "2 members, 1 networks" in err
+    code, _, err = deploynas(*export, "--member", "2.safetensors", "--member", "1.safetensors")
+    assert code == 2 and "is not member 1" in err and "--pick 1" in err
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ the weight of every option, those that are not taken included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -107,16 +108,31 @@ def _moved(weights: list[nn.Parameter], along: list[Tensor | None], step: float)
 def mixed(supernet: StageSupernet, images: Tensor, weights: Tensor) -> Tensor:
     """Logits, every block the sum of its configurations by the weights of a vector of decisions, every stage that of
     its depths.
+
+    What has no weight adds nothing, so no derivative goes through it; its own weight's derivative needs what it would
+    have added, and no more.
     """
     stages, decisions = of_stages(supernet.space).stages, supernet.space.decisions
+    given = [weight != 0 for weight in weights.tolist()]
     x = supernet.enter(images)
     for s, stage in enumerate(supernet.stages):
         ends = []
         for b, block in enumerate(stage):
-            own = weights[decisions.slices[decisions.column(s, b)]]
-            x = torch.stack([own[c] * block(x, c) for c in range(len(own))]).sum(0)
+            where = decisions.slices[decisions.column(s, b)]
+            x = _mixture(weights[where], [partial(block, x, c) for c in range(where.stop - where.start)], given[where])
             if b + 1 in stages[s].depths:
                 ends.append(x)
-        depths = weights[decisions.slices[s]]
-        x = torch.stack([depths[i] * end for i, end in enumerate(ends)]).sum(0)
+        x = _mixture(weights[decisions.slices[s]], [partial(_same, end) for end in ends], given[decisions.slices[s]])
     return supernet.leave(x)
+
+
+def _mixture(weights: Tensor, options: Sequence[Callable[[], Tensor]], given: Sequence[bool]) -> Tensor:
+    made = []
+    for option, counts in zip(options, given, strict=True):
+        with torch.set_grad_enabled(counts and torch.is_grad_enabled()):
+            made.append(option() if counts else option().detach())
+    return torch.stack([weight * own for weight, own in zip(weights, made, strict=True)]).sum(0)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
