@@ -6,7 +6,7 @@ one-hot weights the network of these choices. A step reads a batch of validation
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from deploynas.errors import InputError
 from deploynas.supernet.network import Supernet
 from deploynas.supernet.stage_network import StageSupernet
 
-BatchOf = Callable[[np.ndarray], tuple[Tensor, Tensor]]  # images and labels, of positions among the validation images
+# images and labels, in batches, of positions among the validation images
+BatchOf = Callable[[np.ndarray], Iterable[tuple[Tensor, Tensor]]]
 
 
 class SupernetLikelihood:
@@ -33,7 +34,7 @@ class SupernetLikelihood:
 
     def pull(self, row: np.ndarray, number: int) -> tuple[float, np.ndarray]:
         decisions = self.supernet.space.decisions
-        images, labels = self.batch_of(self._positions(number))
+        images, labels = (torch.cat(own) for own in zip(*self.batch_of(self._positions(number)), strict=True))
         weights = torch.zeros(len(decisions), device=images.device)
         weights[torch.from_numpy(decisions.starts[:-1] + row)] = 1.0
         weights.requires_grad_()

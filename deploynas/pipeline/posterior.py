@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,8 +54,7 @@ def _likelihood(supernet: TrainedSupernet, seed: int) -> SupernetLikelihood:
     validation, batches = supernet.data.validation, supernet.batches
     network = supernet.one_shot.supernets[0]
 
-    def batch_of(positions: np.ndarray) -> tuple[Tensor, Tensor]:
-        ((images, labels),) = batches.evaluation(Subset(validation.images, validation.rows[positions]), len(positions))
-        return images, labels
+    def batch_of(positions: np.ndarray) -> Iterator[tuple[Tensor, Tensor]]:
+        return batches.evaluation(Subset(validation.images, validation.rows[positions]))
 
     return SupernetLikelihood(network, len(validation), batch_of, seed=seed)

@@ -135,7 +135,7 @@ def likelihood(tmp_path_factory: pytest.TempPathFactory) -> SupernetLikelihood:
     torch.manual_seed(0)
     images, labels = torch.randn(12, 1, 28, 28), torch.arange(12) % 10
     supernet = Supernet(space).double()
-    return SupernetLikelihood(supernet, 12, lambda at: (images[at].double(), labels[at]), batch=4)
+    return SupernetLikelihood(supernet, 12, lambda at: [(images[at].double(), labels[at])], batch=4)
 
 
 def test_the_likelihood_is_the_networks_own_and_its_derivative_a_difference(likelihood: SupernetLikelihood) -> None:
@@ -143,7 +143,7 @@ def test_the_likelihood_is_the_networks_own_and_its_derivative_a_difference(like
     network = space.sample(np.random.default_rng(0))
     row = space.rows([network])[0].astype(np.int64)
     value, by_option = likelihood.pull(row, 1)
-    images, labels = likelihood.batch_of(likelihood._positions(1))
+    ((images, labels),) = likelihood.batch_of(likelihood._positions(1))
     with torch.no_grad():
         loss = torch.nn.functional.cross_entropy(likelihood.supernet(images, network), labels)
     assert value == pytest.approx(-12 * float(loss), rel=1e-5)
@@ -161,4 +161,4 @@ def test_an_epoch_is_every_image_once(likelihood: SupernetLikelihood) -> None:
 
 def test_cells_have_no_posterior_yet() -> None:
     with pytest.raises(InputError, match="not made of stages"):
-        SupernetLikelihood(CellSupernet(Space.load("fashion-cell")), 12, lambda at: (None, None))  # type: ignore[arg-type,return-value]
+        SupernetLikelihood(CellSupernet(Space.load("fashion-cell")), 12, lambda at: [])

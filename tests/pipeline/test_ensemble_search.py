@@ -20,7 +20,8 @@ from deploynas.export.ensemble_file import softmax
 from deploynas.export.verification import open_session
 from deploynas.latency import file_timing
 from deploynas.latency.table import LatencyTable
-from deploynas.pipeline import ensemble_result
+from deploynas.pipeline import ensemble_result, ensembles
+from deploynas.pipeline import supernet as supernet_module
 from deploynas.pipeline.ensembles import SAMPLINGS, EnsembleSearch, EnsembleWishes, Sampling
 from deploynas.pipeline.network_predictions import NetworkPredictions
 from deploynas.pipeline.supernet import open_supernet
@@ -152,6 +153,9 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
         shutil.copy(files / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ensemble_result, "PosteriorSettings", partial(PosteriorSettings, epochs=1))
+    monkeypatch.setattr(ensembles, "STEPS", 2)
+    monkeypatch.setattr(ensemble_result, "STEPS", 2)
+    monkeypatch.setattr(supernet_module, "RECALIBRATION_IMAGES", 200)
     monkeypatch.setattr(file_timing, "PROCESSES", 2)
     monkeypatch.setattr(file_timing, "VISITS", 4)
 
@@ -165,7 +169,7 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
 
 
 def test_found_exported_checked_and_measured(deploynas) -> None:
-    code, out, err = deploynas(*RUN, "--draws", "2", "--out", "found.json")
+    code, out, err = deploynas(*RUN, "--draws", "1", "--out", "found.json")
     assert code == 0, err
     assert "ensemble of 2 (serial)" in out and "best single network" in out and "member 2" in out
     assert "disagree on" in err and "single" in err and "export found.json --supernet w_star.safetensors" in err
