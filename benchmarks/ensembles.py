@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--device", default="cpu-1t")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--draws", type=int, default=8)
     parser.add_argument(
         "--fine-tune", type=int, default=0, metavar="SEEDS", help="fine-tune the pairs of seed 0, so often"
     )

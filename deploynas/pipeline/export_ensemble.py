@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from deploynas.device import Device
 from deploynas.errors import GateError, InputError
@@ -134,7 +136,7 @@ class EnsembleShipment:
             provider=self.device.provider_name,
         )
 
-    def _images(self):  # type: ignore[no-untyped-def]
+    def _images(self) -> Iterable[tuple[np.ndarray, np.ndarray]]:
         return stream(self.supernet.batches, self.supernet.data.validation)()
 
     def _written(self, members: Sequence[Fp32File], stage: Path) -> EnsembleFile | None:
@@ -162,8 +164,8 @@ class EnsembleShipment:
             made.append(bench_together([Case(path) for path in paths], device, runs=self.runs).results)
             return {device.precision: self._slowest(made[-1])}
 
-        counts, _ = patiently(measured, device, self.budget, self.patience_s)
-        return next(results for results in made if self._slowest(results) is counts[device.precision])
+        calmest, _ = patiently(measured, device, self.budget, self.patience_s)
+        return next(results for results in made if self._slowest(results) is calmest[device.precision])
 
     def _slowest(self, results: Sequence[BenchResult]) -> BenchResult:
         return max(results, key=self._latency)
