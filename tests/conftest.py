@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ from tiny_spaces import SIZED, TINY
 
 from deploynas.device import Device, Effort
 from deploynas.space import Space
+
+# before torch is imported, and for every process of a test: threads of several test processes wait for each other
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture

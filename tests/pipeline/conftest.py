@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,14 @@ import torch
 from tiny_spaces import MINI
 
 from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.latency import file_timing
 from deploynas.latency.table import LatencyTable
 from deploynas.space import Space
 from deploynas.supernet.network import Supernet
+from deploynas.training import sources
 from deploynas.training.data import load_data
 
+EMBEDDED = sources.fashion_mini
 DEVICE = """
 name: quick
 provider: cpu
@@ -31,6 +36,28 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+def few_images() -> sources.Source:
+    """The embedded images, as many as are needed where nothing depends on what is learned."""
+    whole = EMBEDDED()
+    parts = (whole.train, whole.validation, whole.test)
+    train, validation, test = (
+        sources.PixelImages(part.pixels[:count], part.labels[:count])
+        for part, count in zip(parts, (1000, 400, 500), strict=True)
+        if isinstance(part, sources.PixelImages)
+    )
+    return replace(whole, train=train, validation=validation, test=test)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def smaller() -> Iterator[None]:
+    """Fewer images, and files timed less often than users are promised."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "fashion_mini", few_images)  # `files` exist before, so they do this for themselves
+        patch.setattr(file_timing, "PROCESSES", 2)
+        patch.setattr(file_timing, "VISITS", 4)
+        yield
+
+
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
@@ -38,7 +65,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "quick.yaml").write_text(DEVICE)
     space, rng = Space.load(folder / "mini.yaml"), np.random.default_rng(0)
     torch.manual_seed(0)
-    about = {"data": load_data("fashion-mini", space).describe().model_dump(), "fingerprint": "made for tests"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "fashion_mini", few_images)
+        data = load_data("fashion-mini", space).describe()
+    about = {"data": data.model_dump(), "fingerprint": "made for tests"}
     for name in ("w_h", "w_star"):
         Supernet(space).save(folder / f"{name}.safetensors", about)
     shapes = [(s.max_depth, len(s.configs)) for s in space.stages]

@@ -51,7 +51,7 @@ def bundle(run: Path) -> Path:
     assert done.exit_code == 0, done.output
     (best,) = SearchFile.load(run / "search.json").architectures()
     assert str(best) == FOUND
-    changes = ["finetune.epochs=1", "finetune.batch=500", "finetune.warmup_epochs=0", "recalibration_images=500"]
+    changes = ["finetune.epochs=1", "finetune.batch=100", "finetune.warmup_epochs=0", "recalibration_images=100"]
     options = FineTuneOptions(Recipe.for_space("fashion", None, changes))
     network = dn.finetune(run, best, None, run / "network", options)
     export = ExportOptions(Wishes(runs=20, frontier_points=0), search=run / "search.json")

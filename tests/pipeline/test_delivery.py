@@ -28,7 +28,7 @@ from deploynas.space import Architecture
 from deploynas.timing import Undisturbed
 from deploynas.training.recipe import Recipe
 
-SETTINGS = ["finetune.epochs=1", "finetune.batch=1000", "recalibration_images=200"]
+SETTINGS = ["finetune.epochs=1", "finetune.batch=100", "recalibration_images=100"]
 SLOWER = 1.1  # this device than its table
 
 

@@ -59,7 +59,7 @@ def bundle(run: Path) -> Path:
     assert done.exit_code == 0, done.output
     (best,) = SearchFile.load(run / "search.json").architectures()
     assert best.size_index == SMALL
-    changes = ["finetune.epochs=1", "finetune.batch=500", "finetune.warmup_epochs=0", "recalibration_images=500"]
+    changes = ["finetune.epochs=1", "finetune.batch=100", "finetune.warmup_epochs=0", "recalibration_images=100"]
     options = FineTuneOptions(Recipe.for_space("fashion", None, changes))
     network = dn.finetune(run, best, None, run / "network", options)
     wishes = Wishes(runs=20, frontier_points=0, triton=True)
@@ -116,7 +116,7 @@ def test_predict_shrinks_a_larger_image_as_validation_did(bundle: Path, tmp_path
 
 def test_every_size_has_statistics_of_its_own_and_shares_the_weights(run: Path) -> None:
     supernet = open_supernet(run)
-    small, middle, large = for_each_size(supernet.network, supernet.batches, 500)
+    small, middle, large = for_each_size(supernet.network, supernet.batches, 100)
     assert not torch.equal(small.bn1.running_mean, large.bn1.running_mean)
     assert small.conv_stem.weight is middle.conv_stem.weight is supernet.network.conv_stem.weight
 

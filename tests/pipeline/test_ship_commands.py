@@ -27,7 +27,7 @@ from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training.checkpoint_record import CheckpointRecord
 
-FAST = ["--set", "finetune.epochs=1", "--set", "finetune.batch=500", "--set", "recalibration_images=500"]
+FAST = ["--set", "finetune.epochs=1", "--set", "finetune.batch=100", "--set", "recalibration_images=100"]
 
 
 class Outcome(NamedTuple):
@@ -161,19 +161,20 @@ def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) ->
     assert other.code == 2 and "other settings" in other.err
 
 
-RUN = ["w_h.epochs=1", "w_h.batch=500", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=500"]
+RUN = ["w_h.epochs=1", "w_h.batch=100", "w_h.warmup_epochs=0", "w_star.epochs=1", "w_star.batch=100"]
 RUN += ["w_star.warmup_epochs=0", "report_networks=2"]
-RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", "--refine", "2", *FAST]
-RUN_OPTIONS += [part for change in RUN for part in ("--set", change)]
+TRAINING = [*FAST, *(part for change in RUN for part in ("--set", change))]
+RUN_OPTIONS = ["--space", "mini.yaml", "--passes", "2", "--validate", "0", "--refine", "2", "--patience", "0"]
 
 
 def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_path: Path) -> None:
     """The budgets are those of the device file, and the files lie where the single commands look for them."""
+    options = [*RUN_OPTIONS, *TRAINING]
     space = Space.load(tmp_path / "mini.yaml")
     allowed = (Costs.of(space, space.smallest()).params + Costs.of(space, space.heaviest()).params) // 2
     budgets = f"budgets: {{latency_ms: 1000, params: {allowed}}}\n"
     (tmp_path / "quick.yaml").write_text((tmp_path / "quick.yaml").read_text() + budgets)
-    first = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    first = deploynas("run", "--device", "quick.yaml", *options)
     assert first.code == 0, first.err
     run = RunFolder.of_space("mini")
     report = ReportFile.load(run.bundle("quick"))
@@ -182,13 +183,13 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert found.estimator.sha256 == sha256_of(refined) != sha256_of(run.estimator)
     assert found.refinement and "refined with" in first.err and found.budget_ms == 1000
     stamp = (run.bundle("quick") / "manifest.json").read_bytes()
-    second = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    second = deploynas("run", "--device", "quick.yaml", *options)
     assert second.code == 0 and second.err.count("made from the same inputs") == 5
     assert (run.bundle("quick") / "manifest.json").read_bytes() == stamp
 
     # an export that is done again alone still tells what the search had tried
     (run.bundle("quick") / "model.onnx").unlink()
-    third = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS)
+    third = deploynas("run", "--device", "quick.yaml", *options)
     assert third.code == 0 and third.err.count("made from the same inputs") == 4
     again = ReportFile.load(run.bundle("quick"))
     assert len(again.rounds) == len(report.rounds) >= 2 and again.rounds[0] == report.rounds[0]
@@ -199,14 +200,14 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
     assert found.code == 0 and "next: deploynas finetune found.json --supernet runs/mini" in found.err
     tuned = deploynas("finetune", "found.json", *FAST)
     assert tuned.code == 0, tuned.err
-    trained = deploynas("train", "--space", "mini.yaml", *RUN_OPTIONS[8:])
+    trained = deploynas("train", "--space", "mini.yaml", *TRAINING)
     assert trained.code == 0 and "already trained" in trained.err
-    other = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3")
+    other = deploynas("run", "--device", "quick.yaml", *options, "--passes", "3")
     assert other.code == 0 and "estimate: again, since what it reads has changed: settings" in other.err
     assert "search for quick: again, since what it reads has changed: estimator" in other.err
 
     # an accuracy instead of a budget: what is promised is a result of the search
-    knee = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--passes", "3", "--within", "1", "--refine", "0")
+    knee = deploynas("run", "--device", "quick.yaml", *options, "--passes", "3", "--within", "1", "--refine", "0")
     assert knee.code == 0 and "search: the fastest within 1 point of the best" in knee.err
     found = SearchFile.load(run.device("quick").search)
     assert found.estimator.sha256 == sha256_of(run.estimator) and not found.refinement
@@ -214,7 +215,7 @@ def test_the_whole_path_with_one_command_and_again_for_nothing(deploynas, tmp_pa
 
     # trained weights are not thrown away for a changed recipe
     weights = sha256_of(run.w_star)
-    retrained = deploynas("run", "--device", "quick.yaml", *RUN_OPTIONS, "--set", "w_star.lr=0.01")
+    retrained = deploynas("run", "--device", "quick.yaml", *options, "--set", "w_star.lr=0.01")
     assert retrained.code == 2 and "other settings" in retrained.err and sha256_of(run.w_star) == weights
 
 
