@@ -18,10 +18,8 @@ from deploynas.cli import main, search_ensembles
 from deploynas.errors import GateError, InputError
 from deploynas.export.ensemble_file import softmax
 from deploynas.export.verification import open_session
-from deploynas.latency import file_timing
 from deploynas.latency.table import LatencyTable
 from deploynas.pipeline import ensemble_result, ensembles
-from deploynas.pipeline import supernet as supernet_module
 from deploynas.pipeline.ensembles import SAMPLINGS, EnsembleSearch, EnsembleWishes, Sampling
 from deploynas.pipeline.network_predictions import NetworkPredictions
 from deploynas.pipeline.supernet import open_supernet
@@ -155,9 +153,6 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setattr(ensemble_result, "PosteriorSettings", partial(PosteriorSettings, epochs=1))
     monkeypatch.setattr(ensembles, "STEPS", 2)
     monkeypatch.setattr(ensemble_result, "STEPS", 2)
-    monkeypatch.setattr(supernet_module, "RECALIBRATION_IMAGES", 200)
-    monkeypatch.setattr(file_timing, "PROCESSES", 2)
-    monkeypatch.setattr(file_timing, "VISITS", 4)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["deploynas", *arguments])
@@ -175,7 +170,7 @@ def test_found_exported_checked_and_measured(deploynas) -> None:
     assert "disagree on" in err and "single" in err and "export found.json --supernet w_star.safetensors" in err
     document = SearchFile.load("found.json")
     found, members = document.ensemble, document.architectures()
-    assert found is not None and found.posterior_steps == 40 and found.latency_ms <= 1.5
+    assert found is not None and found.posterior_steps == 4 and found.latency_ms <= 1.5
     code, out, err = deploynas("export", "found.json", "--supernet", "w_star.safetensors", "--device", "quick.yaml",
                                "--out", "out", "--patience", "0")  # fmt: skip
     assert code == 0, err

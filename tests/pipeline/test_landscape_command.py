@@ -12,7 +12,7 @@ import pytest
 
 from deploynas.accuracy.landscape import LandscapeSettings
 from deploynas.cli import main
-from deploynas.pipeline import landscape, supernet
+from deploynas.pipeline import landscape
 
 
 @pytest.fixture
@@ -23,7 +23,6 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
     few = partial(LandscapeSettings, points=3, pairs=2, images=20, gradients=5)
     monkeypatch.setattr(landscape, "LandscapeSettings", few)
     monkeypatch.setattr(landscape, "RIVALS", 2)
-    monkeypatch.setattr(supernet, "RECALIBRATION_IMAGES", 200)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["deploynas", *arguments])
