@@ -24,6 +24,7 @@ from deploynas.accuracy.differences import Difference, variances_of
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.explanation_files import AtNetwork
 from deploynas.accuracy.indexed import IndexedEstimator
+from deploynas.accuracy.landscape_record import Landscape
 from deploynas.accuracy.relaxed import RelaxedEstimator
 from deploynas.accuracy.training_free.estimator import TrainingFreeEstimator
 from deploynas.errors import InputError
@@ -83,6 +84,7 @@ class InsightsFile(BaseModel):
     validation: dict[str, Any] | None
     results: ResultsRecord | None = None  # that the estimator was made from, if not from a supernet
     ranked_by: str | None = None  # what gains are in the unit of, where an estimator only ranks; None: accuracy
+    landscape: Landscape | None = None  # around the weights of the network that was looked at, and of others
 
 
 def quantile(p: float, degrees: float) -> float:

@@ -50,11 +50,15 @@ class SupernetMeasure:
 
     def alone(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> Scores:
         """Of one sub-network cut out, with batch-norm statistics of its own."""
+        network = self.cut_out(architecture, recalibrate)
+        return self._scores(lambda images, _: network(images))
+
+    def cut_out(self, architecture: Architecture, recalibrate: Callable[[nn.Module], None]) -> nn.Module:
+        """A sub-network on its own, with inherited weights and batch-norm statistics of its own."""
         alone = extract(self.supernets[architecture.size_index], architecture).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         network = for_any_size(alone, architecture)
         recalibrate(network)
-        network.eval()
-        return self._scores(lambda images, _: network(images))
+        return network.eval()
 
     def _logits(self, images: Tensor, paths: Tensor) -> Tensor:
         """Every image in the supernet of its path's size."""
@@ -76,3 +80,13 @@ class SupernetMeasure:
             right.append(logits.argmax(1) == labels)
             log_likelihood.append(-nn.functional.cross_entropy(logits, labels, reduction="none"))
         return Scores(torch.cat(right).cpu().numpy(), torch.cat(log_likelihood).cpu().numpy())
+
+
+@torch.inference_mode()
+def class_probabilities(network: nn.Module, images: Iterable[tuple[Tensor, Tensor]]) -> tuple[np.ndarray, np.ndarray]:
+    """(images, classes), and the labels."""
+    probabilities, labels = [], []
+    for x, y in images:
+        probabilities.append(network(x).float().softmax(1).cpu())
+        labels.append(y.cpu())
+    return torch.cat(probabilities).numpy(), torch.cat(labels).numpy()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.cli import explain_landscape
 from deploynas.cli.console import json_option, print_json, print_table, say
 from deploynas.cli.network_argument import NETWORK_HELP, read_network
 from deploynas.cli.next_commands import search_command
+from deploynas.cli.options import supernet_help
 from deploynas.cli.validation_words import ranking, say_groups, say_results
 from deploynas.errors import InputError
 
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
 @click.argument("networks", metavar="[A B]", nargs=-1)
 @click.option("--at", metavar="NETWORK", help=f"What single changes would bring to this network: {NETWORK_HELP}")
 @click.option("--latency", type=click.Path(path_type=Path), metavar="TABLE", help="Show costs on this device too.")
+@click.option(
+    "--landscape", type=click.Path(path_type=Path), metavar="RUN",
+    help=f"With `--at`: the loss around its weights in this supernet, beside others. {supernet_help}",
+)  # fmt: skip
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @json_option
 def command(
@@ -32,6 +38,7 @@ def command(
     networks: tuple[str, ...],
     at: str | None,
     latency: Path | None,
+    landscape: Path | None,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -40,7 +47,8 @@ def command(
     ESTIMATOR is a file from `estimate`, or the name of one that ships, such as ofa-mbv3-imagenet.
     Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
     everything else. A sentence is printed only where the standard errors allow it. With `--at`: what one more
-    block, a larger kernel and so on would bring to one network. With two networks A and B: why A and not B.
+    block, a larger kernel and so on would bring to one network; `--landscape` adds how the loss behaves around its
+    weights. With two networks A and B: why A and not B.
     """
     from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.latency.table import LatencyTable
@@ -49,6 +57,8 @@ def command(
         raise InputError(f"two networks are compared, got {len(networks)}", hint="`--at NETWORK` looks at one")
     if networks and (at is not None or html is not None):
         raise InputError("`--at` and `--html` are not for two networks")
+    if landscape is not None and at is None:
+        raise InputError("`--landscape` looks at one network", hint="`--at NETWORK`")
     estimator = load_estimator(estimator_path)
     table = LatencyTable.load(latency) if latency else None
     if table:
@@ -61,7 +71,7 @@ def command(
     if networks:
         _compare(estimator, networks, table, as_json)
     else:
-        _insights(estimator, at, table, html, as_json)
+        _insights(estimator, at, table, landscape, html, as_json)
     _say_trust(estimator)
     say(f"next: {search_command(estimator_path, estimator.space)}")
 
@@ -92,7 +102,12 @@ def _compare(estimator: StoredEstimator, networks: tuple[str, ...], table: Laten
 
 
 def _insights(
-    estimator: StoredEstimator, at: str | None, table: LatencyTable | None, html: Path | None, as_json: bool
+    estimator: StoredEstimator,
+    at: str | None,
+    table: LatencyTable | None,
+    landscape: Path | None,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     from deploynas.accuracy.explanation_files import at_network
     from deploynas.accuracy.insights import insights_file, insights_of, worth_here
@@ -106,6 +121,8 @@ def _insights(
         found = insights_of(estimator, block_ms) if _has_insights(estimator) else []
         at_it, here = at_network(estimator, network, table), worth_here(estimator, found, network)
         document = insights_file(estimator, found, device, at_it, here)
+        if landscape:
+            document.landscape = explain_landscape.look(landscape, network, table)
     if as_json:
         print_json(document.model_dump(by_alias=True))
     elif document.at:
@@ -114,6 +131,8 @@ def _insights(
         _show_insights(document)
     if not as_json:
         _show_findings(document, any(i.degrees is not None for i in found))
+        if document.landscape:
+            explain_landscape.show(document.landscape)
     if html:
         from deploynas.report.insights_page import page
 

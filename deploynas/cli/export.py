@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deploynas.cli import export_ensemble
 from deploynas.cli.console import json_option, print_json, print_table, progress_bar, say
 from deploynas.cli.options import device_option, out_option, supernet_help, wishes_of, with_bundle_options
 from deploynas.errors import GateError, InputError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.option("--supernet", type=click.Path(path_type=Path), metavar="RUN",
               help=f"What it came from. {supernet_help}")  # fmt: skip
 @click.option("--data", help="As for `train`.  [default: what it was fine-tuned on]")
+@export_ensemble.member_option
 @click.option("--untrained", is_flag=True, help="NETWORK is a search result; ship its network with random weights.")
 @click.option("--pick", type=click.IntRange(min=1), default=1, show_default=True, help="Of `--untrained`: which one.")
 @out_option("Folder; each device gets a bundle in it.", folder=True, default=Path("bundles"))
@@ -43,6 +45,7 @@ def command(
     search: Path | None,
     supernet: Path | None,
     data: str | None,
+    members: tuple[Path, ...],
     untrained: bool,
     pick: int,
     out: Path,
@@ -54,12 +57,21 @@ def command(
     NETWORK is what `finetune` wrote. Over budget, a smaller network is solved for, fine-tuned and tried; exit code 3
     if none is within the budget after --rounds. With `--untrained` NETWORK is what `search` wrote: the file is verified
     and timed like any other, since latency does not depend on the weights, and says that it is untrained.
+
+    An ensemble that `search --ensemble` found becomes one averaging file (serial) or a file per member (parallel).
     """
     from deploynas.device import Device
     from deploynas.pipeline.export import ExportOptions, export_for, open_network
     from deploynas.pipeline.limits import require_budget, split_budget
     from deploynas.report.index import write_index
 
+    if not untrained and export_ensemble.is_ensemble(network):
+        export_ensemble.refuse({**options, "also_on": also_on, "search": search, "latency": latency})
+        ensemble = export_ensemble.shipment(network, supernet, data, device_name, members, max_latency_ms)
+        export_ensemble.export(ensemble, out, as_json, options)
+        return
+    if members:
+        raise InputError("`--member` is for an ensemble that `search --ensemble` found")
     first = (device_name, None if max_latency_ms is None else require_budget(max_latency_ms))
     wanted = [(Device.load(name), budget) for name, budget in [first, *(split_budget(text) for text in also_on)]]
     network = _with_random_weights(network, data, pick, search) if untrained else _not_a_search_result(network)

@@ -11,7 +11,7 @@ import click
 
 from deploynas.accuracy.shipped_estimators import SHIPPED, shipped_estimator
 from deploynas.accuracy.training_free.registry import HNAS, NASI
-from deploynas.cli import search_estimated, search_hnas, search_nasi, search_rarts
+from deploynas.cli import search_ensembles, search_estimated, search_hnas, search_nasi, search_rarts
 from deploynas.cli.console import json_option, print_json, say
 from deploynas.cli.options import out_option, supernet_help, with_goal_options, with_resource_options
 from deploynas.cli.search_asked import Asked, refuse_options_of_others
@@ -71,12 +71,13 @@ FINDERS = {NASI: search_nasi.find, HNAS: search_hnas.find, search_rarts.RARTS: s
     "--supernet",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help=f"For `--refine`, hnas and rarts. {supernet_help}  [default for `--refine`: the estimator's, or runs/SPACE]",
+    help=f"For `--refine`, hnas, rarts, ensembles. {supernet_help}  [for `--refine`: the estimator's, or runs/SPACE]",
 )
 @click.option("--data", help="For the measurements.  [default: what the supernet was trained on; for nasi, random]")
 @search_nasi.with_nasi_options
 @search_hnas.with_hnas_options
 @search_rarts.with_rarts_options
+@search_ensembles.with_ensemble_options
 @click.option("--each", is_flag=True, help="The best network of each device instead of one for all.")
 @click.option("--frontier", is_flag=True, help="Every optimal network of one table, fastest first.")
 @click.option("--thin", type=click.IntRange(min=2), metavar="N", help="Of the frontier, those of N even budgets.")
@@ -98,7 +99,9 @@ def command(**options: object) -> None:
     """  # fmt: skip
     asked = Asked.of(options)
     refuse_options_of_others(asked, OWNERS)
-    document = FINDERS.get(asked.solver, search_estimated.find)(asked)
+    search_ensembles.refuse_idle(asked)
+    finder = FINDERS.get(asked.solver, search_estimated.find)
+    document = (search_ensembles.find if search_ensembles.is_asked(options) else finder)(asked)
     if document is not None:
         _hand_over(document, asked)
 
@@ -108,6 +111,8 @@ def _hand_over(document: SearchFile, asked: Asked) -> None:
 
     if asked.as_json:
         print_json(document.model_dump(by_alias=True))
+    elif document.ensemble:
+        search_ensembles.show(document)
     else:
         search_tables.show(document)
     if asked.out:
@@ -122,6 +127,9 @@ def _say_next(document: SearchFile, asked: Asked) -> None:
 
     if asked.out is None:
         say(f"next: {join(['deploynas', *sys.argv[1:], '--out', 'found.json'])}")
+        return
+    if document.ensemble:
+        say(f"next: deploynas export {asked.out} --supernet {asked.supernet}")
         return
     if document.estimator is None:
         say(f"next: deploynas finetune {asked.out} --supernet {asked.supernet or 'RUN'}")

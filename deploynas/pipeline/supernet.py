@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from deploynas.training.data import Data, load_data
 from deploynas.training.evaluation import for_each_size, recalibrate_on_train
 from deploynas.training.recipe import Augmentation
 from deploynas.training.teacher import Teacher, load_teacher
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BATCH = 200  # images at once: of more, the wide middle of a block no longer fits a cache
 RECALIBRATION_IMAGES = 4000
@@ -88,10 +92,14 @@ class TrainedSupernet:
 
     def right_alone(self, architecture: Architecture) -> np.ndarray:
         """Whether such a sub-network is right about each validation image."""
-        scores = self.one_shot.alone(
-            architecture, lambda network: recalibrate_on_train(network, self.batches, RECALIBRATION_IMAGES)
-        )
-        return scores.right
+        return self.one_shot.alone(architecture, self._recalibrate).right
+
+    def cut_out(self, architecture: Architecture) -> nn.Module:
+        """Such a sub-network itself."""
+        return self.one_shot.cut_out(architecture, self._recalibrate)
+
+    def _recalibrate(self, network: nn.Module) -> None:
+        recalibrate_on_train(network, self.batches, RECALIBRATION_IMAGES)
 
     def teacher_text(self, asked: str | None) -> str:
         """Who teaches: whoever was asked for, else w_h beside the supernet."""

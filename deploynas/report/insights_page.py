@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from deploynas.report.charts import Bar, bar_chart
+from deploynas.report.landscape import landscape_section
 
 if TYPE_CHECKING:
     from deploynas.accuracy.explanation_files import AtNetwork
@@ -31,7 +32,8 @@ def page(document: InsightsFile) -> str:
         f"<style>{STYLE}</style></head><body>"
         f"<h1>What design choices are worth in space {escape(document.space)}{device}</h1>"
         f"{found}<p class='note'>{_trust(document)} Bars are means over all other choices, with 95 % intervals.</p>"
-        f"{_at(document.at) if document.at else ''}{sections}</body></html>\n"
+        f"{_at(document.at) if document.at else ''}"
+        f"{landscape_section(document.landscape) if document.landscape else ''}{sections}</body></html>\n"
     )
 
 

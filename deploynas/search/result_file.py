@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, model_validator
 from deploynas.errors import InputError
 from deploynas.files import parse_json, sha256_of, write_json
 from deploynas.provenance import ResultsRecord
+from deploynas.search.ensemble_record import EnsembleRecord
 from deploynas.search.frontier import FrontierPoint
 from deploynas.search.problem import UNITS
 from deploynas.search.result import AccuracyToExpect, SearchResult
@@ -211,6 +212,7 @@ class SearchFile(BaseModel):
     refinement: list[RefinementRound] = []  # of the estimator, where this search went
     hnas: HnasRecord | None = None  # how `--solver hnas` found them
     relaxed: RelaxedRecord | None = None  # how `--solver rarts` found them
+    ensemble: EnsembleRecord | None = None  # the networks answer together, within one budget
     estimator: InputRecord | None  # None: the solver took none
     estimator_validation: dict[str, Any] | None = None
     ranked_by: str | None = None  # what scores are, in words, where they only rank; None: they are about accuracy

@@ -61,6 +61,7 @@ NOT_RUN = {
     "README.md": ["it is what runs this test"],
     "docs/cells.md": ["trains a supernet, some minutes"],
     "docs/devices.md": ["installs five environments"],
+    "docs/ensembles.md": ["fine-tunes twice, which docs/finetune.md does"],
     "docs/estimate.md": ["starts two processes, which tests/cli does"],
     "docs/imagenet.md": [
         *["needs a checkpoint and images that you download"] * 4,
