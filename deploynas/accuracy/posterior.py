@@ -22,10 +22,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from deploynas.accuracy.training_free.nasi import straight_through
 from deploynas.errors import InputError
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Decisions
+from deploynas.space.softmax import log_softmax, through_softmax
 
 Through = Literal["softmax", "gumbel"]
 
@@ -91,9 +91,9 @@ def fit_posterior(
         row = np.array([int(np.argmax(noisy[where])) for where in decisions.slices])
         value, by_option = oracle.pull(row, step)
         if settings.through == "softmax":
-            gradient = straight_through(decisions, alpha, by_option)
+            gradient = through_softmax(decisions, alpha, by_option)
         else:
-            gradient = straight_through(decisions, noisy / settings.temperature, by_option) / settings.temperature
+            gradient = through_softmax(decisions, noisy / settings.temperature, by_option) / settings.temperature
         alpha = alpha + adam.step(gradient - kl_to_uniform(decisions, alpha)[1])
         values.append(value)
         on_progress((step + 1) / steps, f"posterior: step {step + 1} of {steps}")
@@ -109,14 +109,6 @@ def kl_to_uniform(decisions: Decisions, alpha: np.ndarray) -> tuple[float, np.nd
         total += float(np.log(where.stop - where.start)) + negative_entropy
         gradient[where] = p[where] * (log_p[where] - negative_entropy)
     return total, gradient
-
-
-def log_softmax(decisions: Decisions, alpha: np.ndarray) -> np.ndarray:
-    found = np.empty(len(decisions))
-    for where in decisions.slices:
-        own = alpha[where] - alpha[where].max()
-        found[where] = own - np.log(np.exp(own).sum())
-    return found
 
 
 class _Adam:

@@ -68,10 +68,10 @@ def command(
     """
     from deploynas.device import Device
     from deploynas.pipeline.prunable import PrunableTransformer, open_prunable
-    from deploynas.pipeline.prune import RESULT, TABLE, PruneSettings, Pruning, Target, prune, require_held
+    from deploynas.pipeline.prune import RESULT, TABLE, PruneSettings, Pruning, PruningTarget, prune, require_held
     from deploynas.pipeline.prune_transformer import TransformerPruning, prune_transformer
 
-    target, device = Target(max_latency_ms, ratio), Device.load(device_name)
+    target, device = PruningTarget(max_latency_ms, ratio), Device.load(device_name)
     opened = open_prunable(network, data, input_size)
     recipe = _recipe(opened, recipe_name, recipe_changes(changes, seed))
     folder = out or Path("pruned") / opened.name

@@ -68,7 +68,7 @@ class PruneSettings:
 
 
 @dataclass(frozen=True)
-class Target:
+class PruningTarget:
     """A latency to reach: as such, or as the share of the network's own that is to go."""
 
     max_latency_ms: float | None = None
@@ -206,7 +206,7 @@ class Pruning:
         )
 
 
-def prune(pruning: Pruning, target: Target, on_progress: OnProgress = silent) -> PrunedFile:
+def prune(pruning: Pruning, target: PruningTarget, on_progress: OnProgress = silent) -> PrunedFile:
     """Everything, and what it came to, in the folder; `GateError` where no widths keep the budget."""
     settings = pruning.settings
     require_unfinished(pruning)
@@ -231,7 +231,7 @@ def _part(on_progress: OnProgress, start: float, end: float) -> OnProgress:
 
 
 def _result(
-    pruning: Pruning, target: Target, budget_ms: float, table: LatencyTable, tuned: dict[str, FinetuneResult]
+    pruning: Pruning, target: PruningTarget, budget_ms: float, table: LatencyTable, tuned: dict[str, FinetuneResult]
 ) -> PrunedFile:
     paths = {ORIGINAL: pruning.save_original(), **{method: result.path for method, result in tuned.items()}}
     for path in paths.values():
@@ -270,7 +270,7 @@ def require_unfinished(pruning: InFolder) -> None:
 
 def concluded(
     pruning: InFolder,
-    target: Target,
+    target: PruningTarget,
     budget_ms: float,
     networks: list[PrunedNetwork],
     provenance: dict[str, Any],

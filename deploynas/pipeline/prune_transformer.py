@@ -24,7 +24,7 @@ from deploynas.outcome import about
 from deploynas.pipeline.exported import MODEL
 from deploynas.pipeline.images import stream
 from deploynas.pipeline.prunable import PrunableTransformer
-from deploynas.pipeline.prune import ORIGINAL, PruneSettings, Target, concluded, require_unfinished, with_margins
+from deploynas.pipeline.prune import ORIGINAL, PruneSettings, PruningTarget, concluded, require_unfinished, with_margins
 from deploynas.pipeline.width_methods import CONTROLS
 from deploynas.progress import OnProgress, silent
 from deploynas.report.pruned import PrunedFile, PrunedNetwork, Role
@@ -145,7 +145,9 @@ class TransformerPruning:
         return tune(model, self.batches, self.recipe, teacher, self.place(method), on_progress)
 
 
-def prune_transformer(pruning: TransformerPruning, target: Target, on_progress: OnProgress = silent) -> PrunedFile:
+def prune_transformer(
+    pruning: TransformerPruning, target: PruningTarget, on_progress: OnProgress = silent
+) -> PrunedFile:
     """Everything, and what it came to, in the folder; `GateError` where no widths keep the budget."""
     method, device = pruning.settings.method, pruning.device
     if method not in METHODS:
@@ -177,7 +179,11 @@ def _share(on_progress: OnProgress, number: int) -> OnProgress:
 
 
 def _result(
-    pruning: TransformerPruning, target: Target, budget_ms: float, widths: dict[str, list[int]], tuned: dict[str, Tuned]
+    pruning: TransformerPruning,
+    target: PruningTarget,
+    budget_ms: float,
+    widths: dict[str, list[int]],
+    tuned: dict[str, Tuned],
 ) -> PrunedFile:
     every = {ORIGINAL: _as_it_was(pruning), **tuned}
     widths = {ORIGINAL: [len(value) for value in TransformerGates(pruning.network.model).values], **widths}

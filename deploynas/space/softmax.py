@@ -16,6 +16,15 @@ def softmax(decisions: Decisions, logits: np.ndarray) -> np.ndarray:
     return p
 
 
+def log_softmax(decisions: Decisions, logits: np.ndarray) -> np.ndarray:
+    """Its logarithm, also where a probability is too small for a number."""
+    log_p = np.empty(len(decisions))
+    for where in decisions.slices:
+        own = logits[where] - logits[where].max()
+        log_p[where] = own - np.log(np.exp(own).sum())
+    return log_p
+
+
 def through_softmax(decisions: Decisions, logits: np.ndarray, by_option: np.ndarray) -> np.ndarray:
     """The derivative by the logits, from that by the options' probabilities: p_k (d_k - mean of d)."""
     gradient, p = np.empty(len(decisions)), softmax(decisions, logits)

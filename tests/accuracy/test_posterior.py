@@ -9,12 +9,12 @@ import pytest
 import torch
 from tiny_spaces import SMALL
 
-from deploynas.accuracy.posterior import Posterior, PosteriorSettings, fit_posterior, kl_to_uniform, log_softmax
+from deploynas.accuracy.posterior import Posterior, PosteriorSettings, fit_posterior, kl_to_uniform
 from deploynas.accuracy.supernet_likelihood import SupernetLikelihood
-from deploynas.accuracy.training_free.nasi import straight_through
 from deploynas.errors import InputError
 from deploynas.space import Decisions, Space
 from deploynas.space.decisions import Choice, Group, Option
+from deploynas.space.softmax import log_softmax, through_softmax
 from deploynas.supernet.cell_network import CellSupernet
 from deploynas.supernet.network import Supernet
 
@@ -102,8 +102,8 @@ def test_through_the_noise_evidence_is_weighed_two_thirds() -> None:
     """Two even options: the derivative of p is 1/4, and E[s'(L)] = 1/6 for a logistic L, the integral of s'^2."""
     decisions, rng = columns(2), np.random.default_rng(0)
     evidence, where = np.array([0.0, 1.0, 0.0]), decisions.slices[1]
-    plain = straight_through(decisions, np.zeros(3), evidence)[where.start]
-    noisy = [straight_through(decisions, rng.gumbel(size=3), evidence)[where.start] for _ in range(20_000)]
+    plain = through_softmax(decisions, np.zeros(3), evidence)[where.start]
+    noisy = [through_softmax(decisions, rng.gumbel(size=3), evidence)[where.start] for _ in range(20_000)]
     assert plain == pytest.approx(1 / 4, abs=1e-12)
     assert np.mean(noisy) == pytest.approx(1 / 6, abs=4 * np.std(noisy) / 20_000**0.5)
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_problems import tiny_space
 
-from deploynas.accuracy.posterior import log_softmax
 from deploynas.errors import GateError, InputError
 from deploynas.latency.table import LatencyTable
 from deploynas.search.best_set import best_set, loss
@@ -20,6 +19,7 @@ from deploynas.search.joint_budget import JointBudget, Running, require_members
 from deploynas.search.nearest_networks import most_probable, nearest_networks
 from deploynas.search.svgd import SvgdSettings, direction, particles, relaxed_score
 from deploynas.space import Architecture, Space
+from deploynas.space.softmax import log_softmax
 
 SPACE = tiny_space([((1, 2), 2), ((1,), 3)])
 BUDGET_MS = 4.0  # a thousandth of it is the unit of the tables' latencies, so that nothing is rounded
