@@ -49,7 +49,9 @@ def time_files(
 ) -> list[TimedFile]:
     """At least `runs` timed inferences of each file, all files interleaved."""
     space = Space.load(REFERENCE_SPACE)
-    references = [one.model_copy(update={"runs": REFERENCE_RUNS}) for one in reference_entries(space)]
+    # only where something is taken out of a latency: elsewhere they would tell nothing, and a small chip takes seconds
+    needed = reference_entries(space) if device.undisturbed else []
+    references = [one.model_copy(update={"runs": REFERENCE_RUNS}) for one in needed]
     processes = max(PROCESSES, len(files))
     wanted = {entry.key: VISITS for entry in [*files, *references]}
     effort = device.effort.model_copy(update={"min_visit_ms": VISIT_MS, "runs": -(-runs // (processes * VISITS))})

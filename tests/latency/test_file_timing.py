@@ -113,6 +113,21 @@ def test_two_files_are_compared_in_words(timed, other_ms: float, verdict: str, w
     assert ratio.faster == pytest.approx(0.5 / other_ms, rel=0.01)
 
 
+def test_where_nothing_is_taken_out_no_references_are_timed(quick: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = set[str]()
+
+    def visit(target: object, space: object, entries: list[Entry], wanted: dict, worker: int, seed: int):
+        asked.update(wanted)
+        for number in range(VISITS):
+            yield Visit(entry="file", worker=worker, samples_ms=[1.0 + 0.001 * number] * RUNS)
+
+    monkeypatch.setattr(file_timing, "visit", visit)
+    device = quick.model_copy(update={"undisturbed": False})
+    (one,) = time_files([Entry(key="file", kind="file", path="-")], device, runs=RUNS)
+    assert asked == {"file"} and one.timing.undisturbed.how == "own"
+    assert one.timing.clock.inferences == PROCESSES * VISITS * RUNS
+
+
 def test_what_a_call_from_python_adds_is_told_where_every_process_measured_it() -> None:
     from deploynas.latency.file_timing import _typical
     from deploynas.timing import Loading
