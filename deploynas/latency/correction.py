@@ -7,7 +7,8 @@ blocks, so that the table stays a table:
     block_ms = scale * isolated_ms + per_block + per_element * (input + output elements)
 
 Which terms are kept is decided by error on networks held out from the fit, and the networks are chosen to tell the
-terms apart. docs/latency-model.md has what was tried.
+terms apart. Where a space has several kinds of block or operation, each may have a scale of its own: a pooling that is
+measured alone is mostly conversions, a convolution mostly itself. docs/latency-model.md has what was tried.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deploynas.blocks import Part
+from deploynas.blocks.cell import EdgeOperation
 from deploynas.blocks.geometry import strided
 from deploynas.costs import Costs
 from deploynas.space import Architecture, Ragged, Space
@@ -33,6 +35,7 @@ FORMS: dict[str, tuple[str, ...]] = {
     "per-block": ("scale", "constant", "per_block"),
     "layout": ("scale", "constant", "per_block", "per_element"),
 }
+PER_KIND = "per-kind"  # richer than all of them: a constant, and a scale for each kind
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,17 @@ class IsolatedTable:
     def terms(self, architecture: Architecture) -> dict[str, float]:
         """The value of every term of a correction, summed over what a network really builds."""
         blocks = _built_parts(architecture)
-        options = self.space.built_options(architecture)
-        isolated = self.fixed_ms + sum(self.block_ms[s][b][c] for s, b, c in options)
+        isolated, of_kind = self.fixed_ms, dict.fromkeys(kinds_of(self.space), 0.0)
+        for s, b, c in self.space.built_options(architecture):
+            isolated += self.block_ms[s][b][c]
+            for kind in _kinds(self.space.option_parts(s, b, c)):
+                of_kind[kind] += self.block_ms[s][b][c]
         return {
             "scale": isolated,
             "constant": 1.0,
             "per_block": float(len(blocks)),
             "per_element": sum(_elements(block) for block in blocks),
+            **of_kind,
         }
 
 
@@ -65,11 +72,14 @@ class FittedCorrection:
     def apply(self, table: IsolatedTable) -> tuple[float, Ragged]:
         """The corrected fixed part and blocks."""
         weight = {"scale": 1.0, "constant": 0.0, "per_block": 0.0, "per_element": 0.0, **self.coefficients}
+        if self.method == PER_KIND:
+            weight["scale"] = 0.0  # what is fixed is in the constant
 
         def corrected(s: int, b: int, c: int, isolated_ms: float) -> float:
             parts = table.space.option_parts(s, b, c)
             elements = sum(map(_elements, parts))
-            return weight["scale"] * isolated_ms + weight["per_block"] * len(parts) + weight["per_element"] * elements
+            scale = weight["scale"] + sum(weight.get(kind, 0.0) for kind in _kinds(parts))
+            return scale * isolated_ms + weight["per_block"] * len(parts) + weight["per_element"] * elements
 
         blocks = tuple(
             tuple(tuple(corrected(s, b, c, ms) for c, ms in enumerate(row)) for b, row in enumerate(stage))
@@ -102,6 +112,25 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
     return [networks[i] for i in picked]
 
 
+def kinds_of(space: Space) -> tuple[str, ...]:
+    """Of the options of a space, in order; a part says its own where it does several things."""
+    options = ((s, b, c) for s, group in enumerate(space.built_groups) for b, choice in enumerate(group.choices)
+               for c in range(len(choice.options)))  # fmt: skip
+    return tuple(dict.fromkeys(kind for option in options for kind in _kinds(space.option_parts(*option))))
+
+
+def forms_of(space: Space) -> dict[str, tuple[str, ...]]:
+    """The corrections that a space may have, simplest first."""
+    kinds = kinds_of(space)
+    return {**FORMS, PER_KIND: ("constant", *kinds)} if len(kinds) > 1 else dict(FORMS)
+
+
+def _kinds(parts: Sequence[Part]) -> tuple[str, ...]:
+    """That of an option: its parts are the same thing in several places."""
+    names = (part.operation if isinstance(part, EdgeOperation) else part.code for part in parts)
+    return tuple(dict.fromkeys(f"scale/{name}" for name in names))
+
+
 def _built_parts(network: Architecture) -> list[Part]:
     """What its decisions really build, each part as often as it is repeated."""
     space = network.space
@@ -124,8 +153,8 @@ def fit(
     """
     terms = [tables[network.size_index].terms(network.at_its_size) for network in networks]
     measured = np.asarray(measured_ms, float)
-    errors, fitted = {}, {}
-    for method, names in FORMS.items():
+    errors, fitted, forms = {}, {}, forms_of(tables[0].space)
+    for method, names in forms.items():
         if len(networks) < 4 * len(names):
             continue  # too few networks to tell the terms apart
         coefficients = _solve(names, terms, measured)

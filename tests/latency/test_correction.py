@@ -3,7 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploynas.latency.correction import FORMS, FittedCorrection, IsolatedTable, fit, spread_out
+from deploynas.latency.correction import (
+    FORMS,
+    PER_KIND,
+    FittedCorrection,
+    IsolatedTable,
+    fit,
+    forms_of,
+    kinds_of,
+    spread_out,
+)
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.space import Architecture, Space
 
@@ -39,6 +48,28 @@ def test_a_planted_correction_is_found(method: str, imagenet: Space, rng: np.ran
         np.concatenate([np.ravel(s) for s in found_blocks]), np.concatenate([np.ravel(s) for s in blocks])
     )
     assert set(found.held_out_error) == set(FORMS)
+
+
+def test_every_operation_of_a_cell_may_have_a_scale_of_its_own(rng: np.random.Generator) -> None:
+    """A pooling that is mostly conversions when it is measured alone, a convolution that is mostly itself."""
+    space = Space.load("nasbench201")
+    (group,) = space.built_groups
+    table = IsolatedTable(space, 0.7, (tuple(tuple(rng.uniform(0.5, 2.0, 5)) for _ in group.choices),))
+    scales = {"skip_connect": 0.2, "nor_conv_1x1": 0.5, "nor_conv_3x3": 0.9, "avg_pool_3x3": 0.3}
+    assert kinds_of(space) == tuple(f"scale/{name}" for name in scales)
+    truth = {"constant": 0.1, **{f"scale/{name}": scale for name, scale in scales.items()}}
+    networks = [space.sample(rng) for _ in range(40)]
+    measured = [sum(truth.get(name, 0.0) * term for name, term in table.terms(a).items()) for a in networks]
+    found = fit([table], networks, measured)
+    assert found.method == PER_KIND and set(found.held_out_error) == {*FORMS, PER_KIND}
+    assert found.coefficients == pytest.approx(truth)
+    fixed, ((first, *_),) = found.apply(table)
+    assert fixed == pytest.approx(0.1) and first[0] == 0  # `none` takes no time
+    assert first[1:] == pytest.approx([s * ms for s, ms in zip(scales.values(), table.block_ms[0][0][1:], strict=True)])
+
+
+def test_a_space_of_one_kind_has_no_scales_by_kind(imagenet: Space) -> None:
+    assert len(kinds_of(imagenet)) == 1 and set(forms_of(imagenet)) == set(FORMS)
 
 
 def test_without_networks_the_plain_sum_remains(tiny: Space, rng: np.random.Generator) -> None:
