@@ -42,6 +42,8 @@ def outcome_phrase(timing: Timing, budget_ms: float, kind: BudgetKind) -> str:
             # a median may come out a hair below what is taken for undisturbed
             return "held by both" if quiet <= budget_ms else "held by the clock"
         case "held undisturbed":
+            if clock.p90_ms <= budget_ms:
+                return "held undisturbed, not with the call from Python"
             return "held undisturbed, " + ("missed" if clock.p50_ms > budget_ms else "not always") + " by the clock"
         case "missed":
             if min(clock.p50_ms, quiet) > budget_ms:
@@ -57,4 +59,6 @@ def outcome_words(timing: Timing, budget_ms: float, kind: BudgetKind) -> str:
     if kind == "p99":
         both += f", {clock.p99_ms:.4g} ms (p99)"
     phrase = outcome_phrase(timing, budget_ms, kind)
+    if phrase.endswith("Python"):
+        both += f"; calling it adds {timing.call_ms:.2g} ms"
     return f"the budget of {budget_ms:.4g} ms ({budget_words(kind)}) is {phrase}: {both}"

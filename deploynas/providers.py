@@ -44,6 +44,7 @@ class Provider:
     options: Mapping[Precision, Mapping[str, Value]] = field(default_factory=dict)
     environment: Mapping[Precision, Mapping[str, str]] = field(default_factory=dict)  # before its library is loaded
     quantization: Quantization = FOR_CPUS
+    only_on: str | None = None  # the hardware that it offers itself on, and what runs elsewhere
     gone: str | None = None  # since when the runtime has it no more, and what took its place
     library: str | None = None  # of the runtime's package, that loads its vendor's; it is tried before it is needed
 
@@ -130,7 +131,11 @@ PROVIDERS: dict[str, Provider] = {
     ),
     "openvino": _OPENVINO,
     "openvino-plugin": replace(
-        _OPENVINO, packages=("onnxruntime-ep-openvino",), beside_runtime=True, plugin="onnxruntime_ep_openvino"
+        _OPENVINO,
+        packages=("onnxruntime-ep-openvino",),
+        beside_runtime=True,
+        plugin="onnxruntime_ep_openvino",
+        only_on="it is for Intel's hardware alone; on other processors device `openvino-cpu` runs",
     ),
     "directml": Provider(
         "DmlExecutionProvider",

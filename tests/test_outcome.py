@@ -38,3 +38,5 @@ def test_a_callers_clock_sees_the_call_too() -> None:
     loading = Loading(load_ms=1.0, first_ms=1.0, call_ms=0.02, peak_memory_bytes=1, model_memory_bytes=1)
     called = found.model_copy(update={"loading": loading})
     assert outcome_of(called, 0.1, "undisturbed") == "held undisturbed"
+    words = outcome_words(called, 0.1, "undisturbed")
+    assert "held undisturbed, not with the call from Python" in words and words.endswith("; calling it adds 0.02 ms")

@@ -93,7 +93,7 @@ def plugin_devices(device: Device) -> list[Any]:
         there = ", ".join(sorted({one.device.type.name for one in offered})) or "none"
         raise InputError(
             f"device `{device.name}`: `{device.provider_name}` finds no {wanted or 'device'} on this machine",
-            hint=f"it offers: {there}; its driver may be missing",
+            hint=f"it offers: {there}; {device.record.only_on or 'its driver may be missing'}",
         )
     return fitting[:1]
 

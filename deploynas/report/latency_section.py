@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from deploynas.report.document import ReportFile
+from deploynas.report.document import ReportFile, ShippedFile
 from deploynas.report.latency_words import (
     AS_IT_WAS,
     UNDISTURBED,
@@ -39,7 +39,7 @@ def latency_tile(report: ReportFile) -> str:
     first, *rest = _percentiles(report)
     halves = [
         (UNDISTURBED, quiet, "", sure),
-        (AS_IT_WAS, first[1], first[0], ", ".join(f"{name} {ms(value)}" for name, value in rest)),
+        (AS_IT_WAS, first[1], first[0], ", ".join([*(f"{name} {ms(value)}" for name, value in rest), *_call(file)])),
     ]
     longest = max(value for value in (quiet, first[1], report.budget_ms, 0.0) if value is not None)
     shown = "".join(
@@ -56,6 +56,11 @@ def latency_tile(report: ReportFile) -> str:
         f'<div class="latency{kind}"><div class="name">Latency, measured whole</div>'
         f'<div class="both">{shown}</div>{said}</div>'
     )
+
+
+def _call(file: ShippedFile) -> list[str]:
+    """Part of no latency, and of what a caller waits for."""
+    return [f"calling it adds {ms(file.timing.call_ms)}"] if file.timing and file.timing.call_ms else []
 
 
 def _percentiles(report: ReportFile) -> list[tuple[str, float | None]]:

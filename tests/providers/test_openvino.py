@@ -17,12 +17,16 @@ from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference
 from deploynas.latency.entry import Entry, build
+from deploynas.latency.hardware import hardware
 from deploynas.latency.session import Session
 from deploynas.providers import Precision
 from deploynas.space import Space
 
-pytestmark = needs("onnxruntime-openvino", "onnxruntime-ep-openvino")
 PLUGIN = installed("onnxruntime-openvino") is None
+pytestmark = [
+    needs("onnxruntime-openvino", "onnxruntime-ep-openvino"),
+    pytest.mark.skipif(PLUGIN and "Intel" not in hardware().processor, reason="the plug-in is for Intel's hardware"),
+]
 NAME = "OpenVINOExecutionProvider"
 
 
