@@ -136,9 +136,10 @@ class Pruning:
         schedule = GateSchedule(self.settings.gate_epochs, self.recipe.finetune.batch, self.recipe.seed)
         return Ranker(self.whole, self.batches, table, schedule)
 
-    def rank(self, ranker: Ranker, method: str, on_progress: OnProgress = silent) -> Ranking:
+    def rank(self, ranker: Ranker, method: str, budget_ms: float, on_progress: OnProgress = silent) -> Ranking:
         record = self._record(role="w_star", lineage=NetworkLineage(imported=self.network.source))
-        return ranker.rank(method, self.place(method) / "w_star.safetensors", record.about(), on_progress)
+        path = self.place(method) / "w_star.safetensors"
+        return ranker.rank(method, budget_ms, path, record.about(), on_progress)
 
     def place(self, method: str) -> Path:
         """The network that was asked for goes into the folder itself, the others beneath it."""
@@ -214,9 +215,9 @@ def prune(pruning: Pruning, target: Target, on_progress: OnProgress = silent) ->
     before_ms = pruning.measured_ms(pruning.space.heaviest(), table)
     budget_ms = target.budget_ms(before_ms)
     ranker = pruning.ranker(table)
-    asked = pruning.rank(ranker, settings.method, _part(on_progress, 0.3, 0.4))
+    asked = pruning.rank(ranker, settings.method, budget_ms, _part(on_progress, 0.3, 0.4))
     chosen = pruning.widths(asked, budget_ms)
-    alike = {method: pruning.rank(ranker, method) for method in CONTROLS if method != settings.method}
+    alike = {method: pruning.rank(ranker, method, budget_ms) for method in CONTROLS if method != settings.method}
     tuned = {settings.method: pruning.finetune(asked, chosen, pruning.folder, _part(on_progress, 0.4, 0.6))}
     for i, (method, ranking) in enumerate(alike.items()):
         at = 0.6 + 0.15 * i
