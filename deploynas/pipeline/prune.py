@@ -30,7 +30,7 @@ from deploynas.pipeline.profile import existing_table, profile_to
 from deploynas.pipeline.prunable import Prunable, PrunableTransformer
 from deploynas.pipeline.width_methods import CONTROLS, Ranker, Ranking
 from deploynas.progress import OnProgress, silent
-from deploynas.provenance import NetworkLineage, origin
+from deploynas.provenance import NetworkLineage
 from deploynas.report.pruned import Margin, PrunedFile, PrunedNetwork, Role
 from deploynas.report.pruned_words import control_warnings, latency_warnings
 from deploynas.space import Architecture, StageSpace
@@ -112,6 +112,14 @@ class Pruning:
     def recipe(self) -> Recipe:
         return self.settings.recipe or self.network.recipe.changed(["finetune.distillation.temperature=4"])
 
+    @property
+    def lineage(self) -> NetworkLineage:
+        """The network as it was. Not the network of widths: its other widths were never trained, so that reports would
+        compare with networks that nobody would ship.
+        """
+        source = self.network.source
+        return NetworkLineage(imported=source.public() if source else None)
+
     @cached_property
     def batches(self) -> Batches:
         return Batches(self.network.data, self.space, self.recipe.augmentation, best_device(), self.recipe.workers)
@@ -137,7 +145,7 @@ class Pruning:
         return Ranker(self.whole, self.batches, table, schedule)
 
     def rank(self, ranker: Ranker, method: str, budget_ms: float, on_progress: OnProgress = silent) -> Ranking:
-        record = self._record(role="w_star", lineage=NetworkLineage(imported=self.network.source))
+        record = self._record(role="w_star", lineage=self.lineage)
         path = self.place(method) / "w_star.safetensors"
         return ranker.rank(method, budget_ms, path, record.about(), on_progress)
 
@@ -178,7 +186,7 @@ class Pruning:
             self.network.data,
             self.recipe,
             Teacher(self.network.model, self.network.name, source.sha256 if source else None),
-            lineage=NetworkLineage(supernet=origin(ranking.path), imported=source),
+            lineage=self.lineage,
         )
         try:
             return finetune(task, folder, self.settings.force, on_progress)
@@ -193,7 +201,7 @@ class Pruning:
             "validation_accuracy": float(right_images(model, self.unchanged, data.validation).mean()),
             "test_accuracy": float(right_images(model, self.unchanged, data.test).mean()) if data.test else None,
         }
-        record = self._record(role="network", **accuracies, lineage=NetworkLineage(imported=self.network.source))
+        record = self._record(role="network", **accuracies, lineage=self.lineage)
         save_network(model, self.space.heaviest(), path, record.about())
         return path
 
