@@ -87,10 +87,11 @@ def tune(work: Pruning, methods: Sequence[str]) -> None:
     table = work.table()
     whole_ms, ranker = table.predict(work.space.heaviest()), work.ranker(table)
     for method in methods:
-        ranking = ranker.rank(method, work.folder / "ranked" / method / "w_star.safetensors", {"role": "w_star"})
         for ratio in RATIOS:
+            budget_ms, path = (1 - ratio) * whole_ms, place_of(work.folder, ratio, method) / "w_star.safetensors"
             try:
-                widths = ranking.within((1 - ratio) * whole_ms)
+                ranking = ranker.rank(method, budget_ms, path, {"role": "w_star"})
+                widths = ranking.within(budget_ms)
             except GateError as error:
                 print(f"{method} {ratio}: {error.message}", flush=True)
                 continue

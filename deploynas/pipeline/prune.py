@@ -30,7 +30,7 @@ from deploynas.pipeline.profile import existing_table, profile_to
 from deploynas.pipeline.prunable import Prunable, PrunableTransformer
 from deploynas.pipeline.width_methods import CONTROLS, Ranker, Ranking
 from deploynas.progress import OnProgress, silent
-from deploynas.provenance import NetworkLineage, origin
+from deploynas.provenance import NetworkLineage
 from deploynas.report.pruned import Margin, PrunedFile, PrunedNetwork, Role
 from deploynas.report.pruned_words import control_warnings, latency_warnings
 from deploynas.space import Architecture, StageSpace
@@ -112,6 +112,14 @@ class Pruning:
     def recipe(self) -> Recipe:
         return self.settings.recipe or self.network.recipe.changed(["finetune.distillation.temperature=4"])
 
+    @property
+    def lineage(self) -> NetworkLineage:
+        """The network as it was. Not the network of widths: its other widths were never trained, so that reports would
+        compare with networks that nobody would ship.
+        """
+        source = self.network.source
+        return NetworkLineage(imported=source.public() if source else None)
+
     @cached_property
     def batches(self) -> Batches:
         return Batches(self.network.data, self.space, self.recipe.augmentation, best_device(), self.recipe.workers)
@@ -136,9 +144,10 @@ class Pruning:
         schedule = GateSchedule(self.settings.gate_epochs, self.recipe.finetune.batch, self.recipe.seed)
         return Ranker(self.whole, self.batches, table, schedule)
 
-    def rank(self, ranker: Ranker, method: str, on_progress: OnProgress = silent) -> Ranking:
-        record = self._record(role="w_star", lineage=NetworkLineage(imported=self.network.source))
-        return ranker.rank(method, self.place(method) / "w_star.safetensors", record.about(), on_progress)
+    def rank(self, ranker: Ranker, method: str, budget_ms: float, on_progress: OnProgress = silent) -> Ranking:
+        record = self._record(role="w_star", lineage=self.lineage)
+        path = self.place(method) / "w_star.safetensors"
+        return ranker.rank(method, budget_ms, path, record.about(), on_progress)
 
     def place(self, method: str) -> Path:
         """The network that was asked for goes into the folder itself, the others beneath it."""
@@ -177,7 +186,7 @@ class Pruning:
             self.network.data,
             self.recipe,
             Teacher(self.network.model, self.network.name, source.sha256 if source else None),
-            lineage=NetworkLineage(supernet=origin(ranking.path), imported=source),
+            lineage=self.lineage,
         )
         try:
             return finetune(task, folder, self.settings.force, on_progress)
@@ -192,7 +201,7 @@ class Pruning:
             "validation_accuracy": float(right_images(model, self.unchanged, data.validation).mean()),
             "test_accuracy": float(right_images(model, self.unchanged, data.test).mean()) if data.test else None,
         }
-        record = self._record(role="network", **accuracies, lineage=NetworkLineage(imported=self.network.source))
+        record = self._record(role="network", **accuracies, lineage=self.lineage)
         save_network(model, self.space.heaviest(), path, record.about())
         return path
 
@@ -214,9 +223,9 @@ def prune(pruning: Pruning, target: PruningTarget, on_progress: OnProgress = sil
     before_ms = pruning.measured_ms(pruning.space.heaviest(), table)
     budget_ms = target.budget_ms(before_ms)
     ranker = pruning.ranker(table)
-    asked = pruning.rank(ranker, settings.method, _part(on_progress, 0.3, 0.4))
+    asked = pruning.rank(ranker, settings.method, budget_ms, _part(on_progress, 0.3, 0.4))
     chosen = pruning.widths(asked, budget_ms)
-    alike = {method: pruning.rank(ranker, method) for method in CONTROLS if method != settings.method}
+    alike = {method: pruning.rank(ranker, method, budget_ms) for method in CONTROLS if method != settings.method}
     tuned = {settings.method: pruning.finetune(asked, chosen, pruning.folder, _part(on_progress, 0.4, 0.6))}
     for i, (method, ranking) in enumerate(alike.items()):
         at = 0.6 + 0.15 * i

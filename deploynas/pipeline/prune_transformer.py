@@ -89,13 +89,33 @@ class TransformerPruning:
         space = self.network.space
         return space.in_channels, space.height, space.width
 
-    def rank(self, method: str, on_progress: OnProgress = silent) -> Ranked:
+    @cached_property
+    def costs(self) -> list[int]:
+        """Multiply-accumulates of one dimension of each layer."""
+        return macs_per_dimension(self.network.model)
+
+    @cached_property
+    def macs(self) -> int:
+        return macs_of(self.network.model, self.shape)
+
+    @cached_property
+    def rest(self) -> float:
+        """Multiply-accumulates that no dimension takes with it."""
+        gates = TransformerGates(self.network.model).values
+        return self.macs - sum(cost * len(own) for cost, own in zip(self.costs, gates, strict=True))
+
+    def rank(self, method: str, macs: float, on_progress: OnProgress = silent) -> Ranked:
+        """By one method; gates are learned until what is left of them has at most so many multiply-accumulates."""
         model = copy.deepcopy(self.network.model).to(self.batches.device)
         gates, seed = TransformerGates(model), self.recipe.seed
+
+        def enough(left: list[int]) -> bool:
+            return self.rest + sum(cost * count for cost, count in zip(self.costs, left, strict=True)) <= macs
+
         match method:
             case "gates":
                 schedule = GateSchedule(self.settings.gate_epochs, self.recipe.finetune.batch, seed)
-                lived = learn_gates(gates, self.batches, schedule, on_progress=on_progress)
+                lived = learn_gates(gates, self.batches, schedule, enough=enough, on_progress=on_progress)
                 gates.fold()
                 return Ranked(model.cpu(), [own.cpu() for own in lived])
             case "magnitude":
@@ -107,10 +127,7 @@ class TransformerPruning:
 
     def within(self, ranked: Ranked, macs: float) -> list[int]:
         """The widths at which the network as a whole has at most so many multiply-accumulates."""
-        costs = macs_per_dimension(self.network.model)
-        prunable = sum(cost * len(own) for cost, own in zip(costs, ranked.importance, strict=True))
-        rest = macs_of(self.network.model, self.shape) - prunable
-        return dimensions_within([own.numpy() for own in ranked.importance], costs, macs - rest)
+        return dimensions_within([own.numpy() for own in ranked.importance], self.costs, macs - self.rest)
 
     def write(self, model: nn.Module, path: Path) -> Path:
         file = exported_by_torch(model.cpu(), self.shape, stream(self.unchanged, self.network.data.validation))
@@ -125,12 +142,11 @@ class TransformerPruning:
 
     def widths(self, ranked: Ranked, budget_ms: float, before_ms: float) -> list[int]:
         """Those that measure within the budget; `GateError` if none of some tries does."""
-        before_macs = macs_of(self.network.model, self.shape)
 
         def attempt(target_ms: float) -> Attempt[list[int]]:
-            widths = self.within(ranked, before_macs * target_ms / before_ms)
+            widths = self.within(ranked, self.macs * target_ms / before_ms)
             model = ranked.narrowed(widths)
-            predicted = before_ms * macs_of(model, self.shape) / before_macs
+            predicted = before_ms * macs_of(model, self.shape) / self.macs
             return Attempt(target_ms, predicted, self.measured_ms(model), widths)
 
         return within_budget(budget_ms, attempt, self.settings.rounds)[-1].what
@@ -160,9 +176,10 @@ def prune_transformer(
     require_unfinished(pruning)
     before_ms = pruning.measured_ms(pruning.network.model)
     budget_ms = target.budget_ms(before_ms)
-    asked = pruning.rank(method, lambda share, what: on_progress(0.1 + 0.2 * share, what))
+    most = pruning.macs * budget_ms / before_ms
+    asked = pruning.rank(method, most, lambda share, what: on_progress(0.1 + 0.2 * share, what))
     widths = {method: pruning.widths(asked, budget_ms, before_ms)}
-    ranked = {method: asked, **{other: pruning.rank(other) for other in CONTROLS if other != method}}
+    ranked = {method: asked, **{other: pruning.rank(other, most) for other in CONTROLS if other != method}}
     macs = macs_of(asked.narrowed(widths[method]), pruning.shape)
     widths |= {name: pruning.within(own, macs) for name, own in ranked.items() if name != method}
     tuned = {

@@ -17,7 +17,7 @@ import numpy as np
 from deploynas.errors import InputError
 from deploynas.latency.table import LatencyTable
 from deploynas.progress import OnProgress, silent
-from deploynas.search.widths import best_widths, by_threshold, ms_per_channel
+from deploynas.search.widths import best_widths, by_threshold, ms_per_channel, nearest_widths
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.supernet.network import Supernet
@@ -57,25 +57,29 @@ class Ranker:
     table: LatencyTable
     schedule: GateSchedule
 
-    def rank(self, method: str, path: Path, about: dict, on_progress: OnProgress = silent) -> Ranking:
-        """By one method; the network of widths is left in `path`, to inherit from."""
+    def rank(self, method: str, budget_ms: float, path: Path, about: dict, on_progress: OnProgress = silent) -> Ranking:
+        """By one method; the network of widths is left in `path`, to inherit from.
+
+        Gates are learned until what is left of them keeps the budget; the other methods do not need to know it.
+        """
         if method not in METHODS:
             raise InputError(f"no method `{method}`", hint=f"one of {', '.join(METHODS)}")
         supernet = self.whole().to(self.batches.device)
-        importance = self._importance(method, supernet, on_progress)
+        importance = self._importance(method, supernet, budget_ms, on_progress)
         sort_by(supernet, importance)
         supernet.save(path, about)
         ranked = tuple(own.cpu().numpy() for own in importance)
         return Ranking(method, path, load_checkpoint(path), ranked, self.table)
 
-    def _importance(self, method: str, supernet: Supernet, on_progress: OnProgress) -> list[Tensor]:
+    def _importance(self, method: str, supernet: Supernet, budget_ms: float, on_progress: OnProgress) -> list[Tensor]:
         match method:
             case "exact":
                 return channel_importance(Gates(supernet), self.batches, self.schedule, on_progress)
             case "gates":
-                return self._gates(supernet, None, on_progress)
+                return self._gates(supernet, None, budget_ms, on_progress)
             case "device-aware":
-                return self._gates(supernet, ms_per_channel(supernet.space, self.table.block_ms), on_progress)
+                rates = ms_per_channel(supernet.space, self.table.block_ms)
+                return self._gates(supernet, rates, budget_ms, on_progress)
             case "magnitude":
                 return magnitudes(supernet)
             case "random":
@@ -83,9 +87,14 @@ class Ranker:
             case _:
                 raise AssertionError(method)
 
-    def _gates(self, supernet: Supernet, weights: list[float] | None, on_progress: OnProgress) -> list[Tensor]:
+    def _gates(
+        self, supernet: Supernet, weights: list[float] | None, budget_ms: float, on_progress: OnProgress
+    ) -> list[Tensor]:
         gates = Gates(supernet)
-        importance = channel_importance(gates, self.batches, self.schedule, on_progress)
-        lived = learn_gates(gates, self.batches, self.schedule, weights, importance, on_progress)
+
+        def enough(left: list[int]) -> bool:
+            return self.table.predict(nearest_widths(supernet.space, left)) <= budget_ms
+
+        lived = learn_gates(gates, self.batches, self.schedule, weights, enough, on_progress)
         gates.fold()
         return lived

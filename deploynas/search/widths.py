@@ -37,6 +37,21 @@ def by_threshold(space: Space, importance: Sequence[np.ndarray], table: Priced, 
     )
 
 
+def nearest_widths(space: Space, channels: Sequence[int]) -> Architecture:
+    """The network of the offered widths nearest to these numbers of channels."""
+    offered = widths_of(of_stages(space))
+    gated = [s for s, widths in enumerate(offered) if widths[-1]]
+    choices = [[0] for _ in offered]
+    for s, option in zip(gated, nearest([offered[s] for s in gated], channels), strict=True):
+        choices[s] = [option]
+    return space.architecture(choices)
+
+
+def nearest(offered: Sequence[Sequence[int]], channels: Sequence[int]) -> list[int]:
+    """Which offered width of every layer is nearest; the narrower of two."""
+    return [int(np.abs(np.array(widths) - count).argmin()) for widths, count in zip(offered, channels, strict=True)]
+
+
 def dimensions_within(importance: Sequence[np.ndarray], costs: Sequence[float], most: float) -> list[int]:
     """The same where a layer may have any multiple of 8 of its dimensions, each at a cost of its own."""
     offered = [tuple(dict.fromkeys([*range(DIVISOR, len(own), DIVISOR), len(own)])) for own in importance]
@@ -56,7 +71,7 @@ def thresholds(importance: Sequence[np.ndarray], offered: Sequence[Sequence[int]
     layer_of = np.repeat(np.arange(len(importance)), [len(own) for own in importance])[order]
     left, previous = [len(own) for own in importance], list[int]()
     for last in range(len(order), -1, -1):
-        options = [int(np.abs(np.array(widths) - count).argmin()) for widths, count in zip(offered, left, strict=True)]
+        options = nearest(offered, left)
         if options != previous:
             yield options
             previous = options

@@ -8,7 +8,7 @@ lets through between nothing and all: beyond 1, steps as large as these would ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -77,16 +77,16 @@ def learn_gates(
     batches: Batches,
     schedule: GateSchedule,
     weights: Sequence[float] | None = None,
-    importance: Sequence[Tensor] | None = None,
+    enough: Callable[[list[int]], bool] = lambda left: False,
     on_progress: OnProgress = silent,
 ) -> list[Tensor]:
-    """Moves the gates; returns how long each of them has lived, which is what their channels are ranked by.
+    """Moves the gates; returns what their channels are ranked by: whether they are open, and how long they were.
 
-    `weights`: of each layer's penalty, such as its milliseconds for each channel; None: all alike. `importance` is that
-    of `channel_importance`: it says how large the gradients of a batch are, and so how strong the penalty must be.
+    `weights`: of each layer's penalty, such as its milliseconds for each channel; None: all alike. It ends as soon as
+    `enough` says so of how many gates each layer has left: what is left then has lost no more than it had to.
     """
     steps = schedule.epochs * batches.steps_per_epoch(schedule.batch)
-    known = importance or channel_importance(gates, batches, schedule)
+    known = channel_importance(gates, batches, schedule, on_progress)
     typical = float(torch.cat([own / schedule.batch for own in known]).sqrt().mean())
     penalty = NOISE * max(typical, 1e-12)
     rate = SHRUNK / (penalty * steps)
@@ -100,7 +100,10 @@ def learn_gates(
             for value, gradient, layer, alive in zip(gates.values, gradients, layers, lived, strict=True):
                 value.copy_(soft_threshold(value - rate * gradient, rate * penalty * layer).clamp(0, 1))
                 alive += value.abs()
-    return [alive / steps for alive in lived]
+        if enough([int(value.count_nonzero()) for value in gates.values]):
+            break
+    # those that still let something through come first, the others in the order in which they closed
+    return [alive / steps + (value.detach() > 0) for alive, value in zip(lived, gates.values, strict=True)]
 
 
 def _in_the_mean_of_channels(weights: Sequence[float], like: Sequence[Tensor]) -> list[float]:

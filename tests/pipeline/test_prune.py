@@ -135,7 +135,7 @@ def test_every_method_finds_widths_within_the_budget(made_up, network: Path, met
     recipe = Recipe.load("fashion", ["finetune.batch=20"])
     opened = open_prunable(str(network / "net"))
     pruning = Pruning(opened, Device.load(network / "quick.yaml"), tmp_path, PruneSettings(method, recipe=recipe))
-    ranking = pruning.rank(pruning.ranker(pruning.table()), method)
+    ranking = pruning.rank(pruning.ranker(pruning.table()), method, 50.0)
     found = pruning.widths(ranking, 50.0)
     assert 1.0 + sum(chosen_widths(found)) <= 50
     again = open_prunable(str(network / "net"))

@@ -103,6 +103,22 @@ def test_without_a_loss_gates_shrink_as_their_weights_say(widths, batches) -> No
         torch.testing.assert_close(value.detach(), torch.full_like(value, expected), rtol=1e-5, atol=1e-5)
 
 
+def test_learning_ends_when_enough_gates_are_closed(widths, batches) -> None:
+    _, supernet = widths
+    with torch.no_grad():
+        supernet.classifier.weight.zero_()
+    gates, seen = Gates(supernet), list[list[int]]()
+
+    def enough(left: list[int]) -> bool:
+        seen.append(left)
+        return sum(left) < sum(len(value) for value in gates.values)
+
+    weights = [3.0] + [1.0] * (len(gates.values) - 1)  # the first layer's close first
+    ranked = learn_gates(gates, batches, GateSchedule(epochs=50, batch=IMAGES), weights, enough)
+    assert len(seen) < 50 and seen[-1] == [0, *(len(value) for value in gates.values[1:])]
+    assert min(float(own.min()) for own in ranked[1:]) > 1 > float(ranked[0].max())  # open ones rank first
+
+
 def test_weights_of_zero_for_every_layer_mean_none(widths, batches) -> None:
     _, supernet = widths
     schedule = GateSchedule(epochs=2, batch=IMAGES)
