@@ -111,11 +111,11 @@ class Bench:
         return {"budget_ms": budget_ms, "seed": seed, "single": one, **rows}
 
     def ranking(self) -> dict[str, Any]:
-        """Does log p(network) say how accurate a network is? Of random networks, one-shot."""
+        """Does what the posterior says for a network say how accurate a network is? Of random networks, one-shot."""
         rows = self.space.decisions.draw(RANKED, np.random.default_rng(99))
         networks, labels = self.space.architectures(rows), self.predictions.labels()
         accuracies = [1 - error(self.predictions.of(one), labels) for one in networks]
-        scores = self.posterior.log_probability(self.space.decisions, self.space.rows(networks))
+        scores = self.posterior.log_evidence(self.space.decisions, self.space.rows(networks))
         return {
             "networks": RANKED,
             "kendall_tau": kendall(scores, np.array(accuracies)),
