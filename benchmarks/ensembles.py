@@ -216,7 +216,7 @@ def main() -> None:
         document["fine_tuned"] = [bench.tuned(case, seed) for seed in range(options.fine_tune) for case in first]
     else:
         cases = [bench.compared(budget_ms, seed) for budget_ms in budgets for seed in range(options.seeds)]
-        document = {
+        document |= {
             "created": now(),
             "hardware": hardware().model_dump(),
             "load_at_start": os.getloadavg()[0],
