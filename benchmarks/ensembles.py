@@ -111,11 +111,11 @@ class Bench:
         return {"budget_ms": budget_ms, "seed": seed, "single": one, **rows}
 
     def ranking(self) -> dict[str, Any]:
-        """Does log p(network) say how accurate a network is? Of random networks, one-shot."""
+        """Does what the posterior says for a network say how accurate a network is? Of random networks, one-shot."""
         rows = self.space.decisions.draw(RANKED, np.random.default_rng(99))
         networks, labels = self.space.architectures(rows), self.predictions.labels()
         accuracies = [1 - error(self.predictions.of(one), labels) for one in networks]
-        scores = self.posterior.log_probability(self.space.decisions, self.space.rows(networks))
+        scores = self.posterior.log_evidence(self.space.decisions, self.space.rows(networks))
         return {
             "networks": RANKED,
             "kendall_tau": kendall(scores, np.array(accuracies)),
@@ -216,7 +216,7 @@ def main() -> None:
         document["fine_tuned"] = [bench.tuned(case, seed) for seed in range(options.fine_tune) for case in first]
     else:
         cases = [bench.compared(budget_ms, seed) for budget_ms in budgets for seed in range(options.seeds)]
-        document = {
+        document |= {
             "created": now(),
             "hardware": hardware().model_dump(),
             "load_at_start": os.getloadavg()[0],

@@ -71,9 +71,18 @@ class Posterior:
     def uniform(cls, decisions: Decisions) -> Posterior:
         return cls(np.concatenate([np.full(size, -np.log(size)) for size in decisions.sizes]))
 
-    def log_probability(self, decisions: Decisions, rows: np.ndarray) -> np.ndarray:
-        """Of networks: decisions that do not count are summed over."""
-        return decisions.active(rows) @ self.log_p
+    def evidence(self, decisions: Decisions) -> np.ndarray:
+        """log of posterior by prior, of every option: what the images said for it.
+
+        Added up over the decisions of a network that count, it is the log-likelihood of the network, up to a constant
+        and as far as decisions are independent. The probability itself ranks nothing: a stage of more blocks divides
+        its own among more networks.
+        """
+        return self.log_p + np.log(np.repeat(decisions.sizes, decisions.sizes))
+
+    def log_evidence(self, decisions: Decisions, rows: np.ndarray) -> np.ndarray:
+        """Of networks."""
+        return decisions.active(rows) @ self.evidence(decisions)
 
     def sharpness(self, decisions: Decisions) -> float:
         """The mean, over decisions, of the probability of the likeliest option."""

@@ -76,7 +76,7 @@ class EnsembleOrder:
             networks=self._networks(members, record, posterior),
             ensemble=record,
             estimator=input_record(self.estimator, find_estimator(self.estimator)) if self.estimator else None,
-            ranked_by="log p(network), of the posterior" if posterior.steps else "log p(network), all equally likely",
+            ranked_by="log of posterior by prior" if posterior.steps else "nothing: all networks are equally likely",
             tables=[input_record(self.table.path)],
             provenance={
                 "created": now(),
@@ -88,7 +88,7 @@ class EnsembleOrder:
         )
 
     def _networks(self, members: Ensemble, record: EnsembleRecord, posterior: Posterior) -> list[NetworkRecord]:
-        estimator = ask(_Probability(self.space, posterior), scale="ordinal")
+        estimator = ask(_Evidence(self.space, posterior), scale="ordinal")
         problem = Problem.build(self.space, estimator, [Limit(self.table.table, self.table.budget_ms or 0.0)])
         scores, found = record.scores["validation"], list[NetworkRecord]()
         for network, own_error in zip(members, scores.member_errors, strict=True):
@@ -102,10 +102,10 @@ class EnsembleOrder:
 
 
 @dataclass(frozen=True)
-class _Probability:
+class _Evidence:
     space: Space
     posterior: Posterior
 
     def predict(self, architecture: Architecture) -> float:
         rows = self.space.rows([architecture])
-        return float(self.posterior.log_probability(self.space.decisions, rows)[0])
+        return float(self.posterior.log_evidence(self.space.decisions, rows)[0])

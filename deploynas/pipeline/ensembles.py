@@ -6,8 +6,8 @@ with the least loss of its averaged answer is taken. Four ways to propose:
 `mc`       draws from the posterior of the supernet's choices, given the joint budget (`search.budgeted_draws`)
 `svgd-rd`  particles that the posterior attracts and each other's nearness repels, then the networks next to them within
            the joint budget (`search.svgd`, `search.nearest_networks`)
-`exact`    a list of networks: those of `mc`, the most probable ones of rising latency, those of an estimator; of it the
-           best pair or triple
+`exact`    a list of networks: those of `mc`, those that the posterior says most for at rising latencies, an
+           estimator's; of it the best pair or triple
 `random`   draws with all options equally likely, given the joint budget: what the others have to beat
 
 Beside the set, always: the best single network that was found within the same total latency, chosen by the same loss on
@@ -30,14 +30,14 @@ from deploynas.search.best_set import best_set, loss
 from deploynas.search.budgeted_draws import BudgetedDraws
 from deploynas.search.ensemble_record import EnsembleRecord, EnsembleScores, JudgedOn, SingleRecord, SingleScores
 from deploynas.search.joint_budget import JointBudget, require_members
-from deploynas.search.nearest_networks import distinct, most_probable, nearest_networks
+from deploynas.search.nearest_networks import distinct, most_likely, nearest_networks
 from deploynas.search.svgd import SvgdSettings, particles, relaxed_score
 from deploynas.space import Architecture, Space
 
 Sampling = Literal["mc", "svgd-rd", "exact", "random"]
 SAMPLINGS: tuple[Sampling, ...] = ("mc", "svgd-rd", "exact", "random")
 DELTAS = (-1.0, 0.0, 1.0)  # in turn, where none is given; the thesis looks between -2 and 1
-STEPS = 10  # latencies of the most probable networks in the list of `exact`
+STEPS = 10  # latencies of the most likely networks in the list of `exact`
 
 Ensemble = tuple[Architecture, ...]
 
@@ -129,9 +129,7 @@ class EnsembleSearch:
             case "svgd-rd":
                 return self._repelled(rng)
             case "exact":
-                return Proposals(
-                    networks=tuple(dict.fromkeys([*self._drawn(rng).asked, *self._probable(), *self.also]))
-                )
+                return Proposals(networks=tuple(dict.fromkeys([*self._drawn(rng).asked, *self._likely(), *self.also])))
             case other:
                 raise AssertionError(other)
 
@@ -155,16 +153,16 @@ class EnsembleSearch:
                 deltas.append(delta)
         return Proposals(tuple(sets), deltas=tuple(deltas), repeated=self.wishes.draws - len(sets))
 
-    def _probable(self) -> Ensemble:
-        """The most probable network within each of rising latencies."""
-        found = most_probable(self.space, self.posterior.log_p, self.budget)
+    def _likely(self) -> Ensemble:
+        """The network that the posterior says most for, within each of rising latencies."""
+        found = most_likely(self.space, self.posterior.evidence(self.space.decisions), self.budget)
         return tuple(point.architecture for point in found.thin(STEPS))
 
     def _rivals(self, proposals: Proposals) -> list[Architecture]:
-        """Single networks within the budget: all that were proposed, as many draws again, and the most probable."""
+        """Single networks within the budget: all that were proposed, as many draws again, and the most likely."""
         rng = np.random.default_rng((self.wishes.seed, 17))
         drawn = self._draws().ensembles(1, self.wishes.draws * self.wishes.members, rng)
-        return list(dict.fromkeys([*proposals.asked, *(one for (one,) in drawn), *self._probable(), *self.also]))
+        return list(dict.fromkeys([*proposals.asked, *(one for (one,) in drawn), *self._likely(), *self.also]))
 
     def _ask(self, networks: dict[Architecture, None], on_progress: OnProgress) -> None:
         labels = self.predictions.labels()

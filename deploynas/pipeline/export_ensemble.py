@@ -181,7 +181,7 @@ class EnsembleShipment:
         if outcome == "missed":
             raise GateError(
                 f"the budget of {self.budget:.4g} ms is not met: {slowest.model} took {self._latency(slowest):.4g} ms",
-                hint="search with a smaller budget: `--latency TABLE:MS`",
+                hint="averaging is not in the table: search with a smaller budget, `--latency TABLE:MS`",
             )
         return outcome == "held"
 

@@ -39,9 +39,9 @@ def nearest_networks(space: Space, points: np.ndarray, budget: JointBudget) -> t
     return tuple(front[i].architecture for front, i in zip(fronts, picked, strict=True))
 
 
-def most_probable(space: Space, log_p: np.ndarray, budget: JointBudget) -> Frontier:
-    """The network with the largest sum of `log_p`, a vector of decisions, for every latency up to the budget."""
-    return problem_frontier(Problem(space, _sum_of(space, log_p), (budget.cost,)))
+def most_likely(space: Space, evidence: np.ndarray, budget: JointBudget) -> Frontier:
+    """The network with the largest sum of `evidence`, a vector of decisions, for every latency up to the budget."""
+    return problem_frontier(Problem(space, _sum_of(space, evidence), (budget.cost,)))
 
 
 def _nearness(space: Space, point: np.ndarray) -> SeparableObjective:

@@ -120,11 +120,17 @@ def test_the_divergence_from_uniform_is_its_sum_over_all_rows_and_its_derivative
     assert kl_to_uniform(decisions, np.full(len(decisions), 0.7))[0] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_networks_probability_sums_over_decisions_that_do_not_count(tiny: Space) -> None:
+def test_evidence_ranks_networks_of_different_depths_by_their_likelihood(tiny: Space) -> None:
+    """Log-likelihoods that add up over decisions that count; the posterior of rows is then that of networks too."""
     decisions, rng = tiny.decisions, np.random.default_rng(3)
-    posterior = Posterior(log_softmax(decisions, rng.normal(0, 1, len(decisions))))
+    worth = rng.normal(0, 1, len(decisions))
+    prior = Posterior.uniform(decisions)
+    posterior = Posterior(log_softmax(decisions, worth))
     rows = tiny.rows([tiny.architecture(choices) for choices in decisions.enumerate()])
-    assert np.exp(posterior.log_probability(decisions, rows)).sum() == pytest.approx(1.0)
+    assert np.exp(decisions.active(rows) @ posterior.log_p).sum() == pytest.approx(1.0)  # a distribution of networks
+    apart = decisions.active(rows) @ (posterior.log_p - prior.log_p)
+    assert posterior.log_evidence(decisions, rows) == pytest.approx(apart)
+    assert prior.log_evidence(decisions, rows) == pytest.approx(np.zeros(len(rows)))
 
 
 @pytest.fixture(scope="module")

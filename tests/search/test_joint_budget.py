@@ -16,7 +16,7 @@ from deploynas.latency.table import LatencyTable
 from deploynas.search.best_set import best_set, loss
 from deploynas.search.budgeted_draws import BudgetedDraws
 from deploynas.search.joint_budget import JointBudget, Running, require_members
-from deploynas.search.nearest_networks import most_probable, nearest_networks
+from deploynas.search.nearest_networks import most_likely, nearest_networks
 from deploynas.search.svgd import SvgdSettings, direction, particles, relaxed_score
 from deploynas.space import Architecture, Space
 from deploynas.space.softmax import log_softmax
@@ -191,8 +191,8 @@ def test_within_a_budget_they_are_the_nearest_of_all_pairs(running: Running, see
         assert both_behind(found) == pytest.approx(min(map(both_behind, pairs)), abs=1e-9)
 
 
-def test_the_most_probable_network_of_every_latency_is_the_enumerated_one() -> None:
-    front = most_probable(SPACE, log_p(), budget("serial", 2.0))
+def test_the_most_likely_network_of_every_latency_is_the_enumerated_one() -> None:
+    front = most_likely(SPACE, log_p(), budget("serial", 2.0))
     for point in front:
         within = [one for one in networks() if table().predict(one) <= point.latency_ms]
         assert probability(point.architecture, log_p()) == pytest.approx(max(probability(n, log_p()) for n in within))
