@@ -5,7 +5,9 @@
     python benchmarks/latency_table.py --device cpu-all
     python benchmarks/latency_table.py --space ofa-mbv3   # with an estimator that ships: frontier networks too
 
-Where an estimator ships for the space, half of the networks are of its frontier: those that a search would choose.
+Of cells, networks with an operation whose result leads nowhere are left out: a table prices what such a network does
+not have, and no search wants it; `--idle` has them in. Where an estimator ships for the space, half of the networks are of
+its frontier: those that a search would choose.
 Prints our prediction beside the plain sum of isolated blocks, and beside MACs with a line fitted on the same
 calibration networks. A shared machine changes its speed between the profile and the test, so the table's own
 validation networks are timed again, interleaved with the new ones: `machine` is how much slower they are now, and
@@ -31,6 +33,7 @@ import deploynas as dn
 from deploynas.accuracy.shipped_estimators import SHIPPED
 from deploynas.costs import Costs
 from deploynas.files import now
+from deploynas.latency.correction import wholly_built
 from deploynas.latency.hardware import hardware, load_average, versions
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import Measurement
@@ -55,7 +58,8 @@ def main() -> None:
             tuple(map(tuple, network.choices))
             for network in [*table.evidence.correction.networks, *table.evidence.validation.networks]
         }
-        networks = [a for a in (space.sample(rng) for _ in range(2 * arguments.networks)) if a.choices not in fitted]
+        drawn = (space.sample(rng) for _ in range(4 * arguments.networks))
+        networks = [a for a in drawn if a.choices not in fitted and (arguments.idle or wholly_built(a))]
         optimal = _frontier_networks(table, arguments.networks // 2)
         networks = [*networks[: arguments.networks - len(optimal)], *optimal]
         anchors = table.evidence.validation.networks
@@ -189,6 +193,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=Path, help="keep the table here")
     parser.add_argument("--load", action="store_true", help="keep another core busy meanwhile")
+    parser.add_argument("--idle", action="store_true", help="cells with operations that lead nowhere, too")
     return parser.parse_args()
 
 

@@ -99,7 +99,7 @@ def spread_out(space: Space, count: int, rng: np.random.Generator) -> list[Archi
         # depth by depth at one end or the other: random networks are all much alike
         rows[:, s] = rng.choice([0, len(group.depths) - 1], size=CANDIDATES)
     candidates = dict.fromkeys([space.smallest(), space.heaviest(), *space.architectures(rows)])
-    networks = list(candidates)
+    networks = [network for network in candidates if wholly_built(network)]
     # before anything is measured, what a block does (MACs) and what it moves stand for what it takes
     rows = np.array([_features(network) for network in networks])
     rows /= rows.mean(axis=0)
@@ -129,6 +129,13 @@ def _kinds(parts: Sequence[Part]) -> tuple[str, ...]:
     """That of an option: its parts are the same thing in several places."""
     names = (part.operation if isinstance(part, EdgeOperation) else part.code for part in parts)
     return tuple(dict.fromkeys(f"scale/{name}" for name in names))
+
+
+def wholly_built(network: Architecture) -> bool:
+    """Whether nothing that was decided is left out: a table prices all of it, and a search wants nothing that idles."""
+    space = network.space
+    decided = sum(len(space.option_parts(*option)) for option in network.blocks())
+    return decided == len(_built_parts(network))
 
 
 def _built_parts(network: Architecture) -> list[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.files import now
 from deploynas.graph import OperatorForms
-from deploynas.latency.correction import IsolatedTable, fit, spread_out
+from deploynas.latency.correction import IsolatedTable, fit, spread_out, wholly_built
 from deploynas.latency.entries import network_entry, part_entries
 from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts
@@ -36,6 +37,7 @@ from deploynas.latency.worker import Visit
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
+DRAWS = 1000  # for each validation network, until there are as many as are wanted
 PLANNED_SHARE = 0.8  # of the progress bar; the rest belongs to repeats
 
 
@@ -84,9 +86,10 @@ class _Work:
         taken = set(correction)
         validation: list[Architecture] = []
         limit = min(effort.validation_networks, space.size() - len(taken))
-        while len(validation) < limit:
+        draws = itertools.count()
+        while len(validation) < limit and next(draws) < DRAWS * limit:  # a small space may have no more
             candidate = space.sample(rng)
-            if candidate not in taken:
+            if candidate not in taken and wholly_built(candidate):
                 taken.add(candidate)
                 validation.append(candidate)
         return cls(

@@ -61,7 +61,7 @@ def test_every_operation_of_a_cell_may_have_a_scale_of_its_own(rng: np.random.Ge
     networks = [space.sample(rng) for _ in range(40)]
     measured = [sum(truth.get(name, 0.0) * term for name, term in table.terms(a).items()) for a in networks]
     found = fit([table], networks, measured)
-    assert found.method == PER_KIND and set(found.held_out_error) == {*FORMS, PER_KIND}
+    assert found.method == PER_KIND
     assert found.coefficients == pytest.approx(truth)
     fixed, ((first, *_),) = found.apply(table)
     assert fixed == pytest.approx(0.1) and first[0] == 0  # `none` takes no time
