@@ -6,8 +6,8 @@
     python benchmarks/latency_table.py --space ofa-mbv3   # with an estimator that ships: frontier networks too
 
 Of cells, networks with an operation whose result leads nowhere are left out: a table prices what such a network does
-not have, and no search wants it; `--idle` has them in. Where an estimator ships for the space, half of the networks are of
-its frontier: those that a search would choose.
+not have, and no search wants it; `--idle` has them in. Where an estimator ships for the space, half of the networks
+are of its frontier: those that a search would choose.
 Prints our prediction beside the plain sum of isolated blocks, and beside MACs with a line fitted on the same
 calibration networks. A shared machine changes its speed between the profile and the test, so the table's own
 validation networks are timed again, interleaved with the new ones: `machine` is how much slower they are now, and
