@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deploynas.cli.options import Values, goal_of, resources_of
 from deploynas.errors import InputError
@@ -39,6 +39,10 @@ class Asked:
     out: Path | None
     as_json: bool
     own: Values  # by name, the options that only one solver has
+
+    def given(self, names: Iterable[str]) -> dict[str, Any]:
+        """Of the solver's own options those that were given; for the others its settings have defaults."""
+        return {name: self.own[name] for name in names if self.own[name] is not None}
 
     @classmethod
     def of(cls, options: Values) -> Asked:
@@ -78,11 +82,13 @@ def refuse_options_of_others(asked: Asked, owners: Mapping[str, Mapping[str, str
     for owner, options in owners.items():
         for name, option in options.items():
             if owner != asked.solver and asked.own[name] is not None:
-                raise InputError(f"`{option}` is for `--solver {owner}`")
+                raise InputError(
+                    f"`{option}` is for `--solver {owner}`", hint=f"add `--solver {owner}`, or leave it out"
+                )
 
 
-def refuse_for(asked: Asked, refused: Sequence[tuple[str, object, str]]) -> None:
-    """Options that the solver has no use for: each with what was given, and what to do instead."""
+def refuse_for(whom: str, refused: Sequence[tuple[str, object, str]]) -> None:
+    """Options that a way to search has no use for: each with what was given, and what to do instead."""
     for option, value, instead in refused:
         if value:
-            raise InputError(f"`--solver {asked.solver}` takes no `{option}`", hint=instead)
+            raise InputError(f"`{whom}` takes no `{option}`", hint=instead)

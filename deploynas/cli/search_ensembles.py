@@ -9,7 +9,7 @@ import click
 
 from deploynas.cli.console import print_table, progress_bar, say
 from deploynas.cli.options import Values, with_options
-from deploynas.cli.search_asked import Asked
+from deploynas.cli.search_asked import Asked, refuse_for
 from deploynas.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def refuse_idle(asked: Asked) -> None:
         return
     for name, option in OPTIONS.items():
         if asked.own[name] is not None:
-            raise InputError(f"`{option}` is for `--ensemble N`")
+            raise InputError(f"`{option}` is for `--ensemble N`", hint="add `--ensemble 2`, or leave it out")
 
 
 def find(asked: Asked) -> SearchFile:
@@ -58,7 +58,7 @@ def find(asked: Asked) -> SearchFile:
     from deploynas.pipeline.ensembles import EnsembleWishes
     from deploynas.pipeline.supernet import open_supernet
 
-    own = {name: asked.own[name] for name in ("sampling", "draws", "delta") if asked.own[name] is not None}
+    own = asked.given(("sampling", "draws", "delta"))
     wishes = EnsembleWishes(asked.own[ENSEMBLE], **own, seed=asked.seed)  # type: ignore[arg-type]
     _refuse_what_is_not_for_it(asked)
     table, running = _budgeted(asked), _running(asked)
@@ -109,9 +109,7 @@ def _refuse_what_is_not_for_it(asked: Asked) -> None:
         ("--measure", asked.measure, measured),
         ("--space", asked.space_name, "the space is that of the supernet"),
     ]
-    for option, value, instead in refused:
-        if value:
-            raise InputError(f"`--ensemble` takes no `{option}`", hint=instead)
+    refuse_for("--ensemble", refused)
 
 
 def show(document: SearchFile) -> None:

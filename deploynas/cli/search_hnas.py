@@ -49,8 +49,7 @@ def _settings(asked: Asked) -> HnasSettings:
     """What the options ask for; the defaults are those of the settings."""
     from deploynas.accuracy.training_free.hnas import HnasSettings
 
-    own = {name: asked.own[name] for name in OPTIONS if asked.own[name] is not None}
-    return HnasSettings(**own, seed=asked.seed)  # type: ignore[arg-type]
+    return HnasSettings(**asked.given(OPTIONS), seed=asked.seed)
 
 
 def _refuse_what_is_not_for_it(asked: Asked) -> None:
@@ -65,7 +64,7 @@ def _refuse_what_is_not_for_it(asked: Asked) -> None:
         ("--rerank", asked.rerank, measured),
         ("--measure", asked.measure, measured),
     ]
-    refuse_for(asked, refused)
+    refuse_for("--solver hnas", refused)
 
 
 def _validating(asked: Asked) -> TrainedSupernet:

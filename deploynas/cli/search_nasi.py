@@ -68,5 +68,4 @@ def _settings(asked: Asked) -> NasiSettings:
     """What the options ask for; the defaults are those of the settings."""
     from deploynas.accuracy.training_free.nasi import NasiSettings
 
-    own = {name: asked.own[name] for name in OPTIONS if asked.own[name] is not None}
-    return NasiSettings(**own, seed=asked.seed)  # type: ignore[arg-type]
+    return NasiSettings(**asked.given(OPTIONS), seed=asked.seed)

@@ -60,7 +60,7 @@ def _refuse_what_is_not_for_it(asked: Asked) -> None:
     of_one = "it finds one network, or with `--top K` the best K, within all limits"
     afterwards = "search with the `.estimator.json` that it leaves beside its result"
     refuse_for(
-        asked,
+        "--solver rarts",
         [
             ("--estimator", asked.estimator, "it learns itself what decisions are worth"),
             ("--each", asked.each, of_one),

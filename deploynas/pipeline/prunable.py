@@ -56,6 +56,11 @@ def open_prunable(text: str, data: str | None = None, input_size: int | None = N
     if input_size is not None:
         raise InputError("`--input-size` is for timm's models; a network of ours knows its own")
     place = Path(text)
+    if not place.exists():
+        raise InputError(
+            f"{text}: no such file or folder",
+            hint="the folder that `finetune` wrote, or `timm:NAME` for a model of timm's",
+        )
     path = place / f"{NETWORK}.safetensors" if place.is_dir() else place
     checkpoint = load_checkpoint(path)
     record, architecture = CheckpointRecord.of(checkpoint), checkpoint.architecture

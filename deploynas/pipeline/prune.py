@@ -76,9 +76,15 @@ class PruningTarget:
 
     def __post_init__(self) -> None:
         if (self.max_latency_ms is None) == (self.ratio is None):
-            raise InputError("give `--max-latency-ms` or `--ratio`, one of them")
+            raise InputError(
+                "give `--max-latency-ms` or `--ratio`, one of them",
+                hint="`--max-latency-ms 8`: a budget; `--ratio 0.4`: the share of the measured latency that is to go",
+            )
         if self.ratio is not None and not 0 < self.ratio < 1:
-            raise InputError(f"the share of the latency that is to go lies between 0 and 1, got {self.ratio:g}")
+            raise InputError(
+                f"the share of the latency that is to go lies between 0 and 1, got {self.ratio:g}",
+                hint="`--ratio 0.4` takes 40 % away",
+            )
         if self.max_latency_ms is not None and not 0 < self.max_latency_ms < float("inf"):
             raise InputError(f"the budget must be positive milliseconds, got {self.max_latency_ms:g}")
 
