@@ -188,6 +188,16 @@ class Device(_Strict):
                 hint=f"it can run {' and '.join(able)}",
             )
 
+    def why_not_beside(self, precision: Precision) -> str | None:
+        """Why a file in this precision cannot be run and timed beside those of the device; None if it can."""
+        record = self.record
+        if record.refused.get(precision):
+            return f"`{self.provider}` cannot run it: {record.refused[precision]}"
+        for told in (record.options, record.environment):
+            if told.get(precision, {}) != told.get(self.precision, {}):
+                return f"`{self.provider}` is started differently for it: use a device with `precision: {precision}`"
+        return None
+
     def describe(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True)
 

@@ -151,17 +151,17 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
     rows = []
     for report in reports:
         for file in report.files:
-            gated = file.precision == report.gated
+            gated, predicted = file is report.shipped, file is report.predicted_file
             rows.append(
                 (
                     f"{report.device.name} {file.precision}",
                     percent(report.test_accuracy) if file.precision == "fp32" and report.test_accuracy else "",
                     accuracy_words(report, file),
-                    ms(report.predicted_ms) if gated else "",
+                    ms(report.predicted_ms) if predicted else "",
                     ms(undisturbed_ms(report, file)),
                     ms(median_ms(file)),
                     ms(report.budget_ms) if gated else "",
-                    change(report.prediction_error) if gated else "",
+                    change(report.prediction_error) if predicted else "",
                     size(file.size_bytes),
                 )
             )
@@ -178,7 +178,7 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
             f"{', '.join(map(str, checked.batches))} (tolerance {checked.tolerance:.1e}), "
             f"same top-1 on {checked.images} images"
         )
-        for sentence in (headline(report), verdict(report)):
+        for sentence in (*(one.words for one in report.verdicts), headline(report), verdict(report)):
             if sentence:
                 say(f"{report.device.name}: {sentence}")
         for warning in report.warnings:

@@ -162,7 +162,15 @@ def goal_of(options: Values) -> Goal | None:
 
 
 with_bundle_options = with_options(
-    click.option("--int8", is_flag=True, help="Also an 8-bit file, calibrated with training images."),
+    click.option(
+        "--int8", type=click.Choice(["measured", "force"]), is_flag=False, flag_value="measured",
+        help="An 8-bit file, calibrated with training images, if it is measured to be faster and accurate enough; "
+             "`force`: whatever is measured.",
+    ),
+    click.option(
+        "--fp16", type=click.Choice(["measured", "force"]), is_flag=False, flag_value="measured",
+        help="The same in float16.",
+    ),
     click.option(
         "--calibration-share", type=click.FloatRange(0, 1, min_open=True), default=0.05, show_default=True,
         help="Fraction of the training images that 8-bit ranges come from.",
@@ -203,8 +211,6 @@ def wishes_of(options: Values) -> Wishes:
     from deploynas.pipeline.exported import Wishes
 
     how = ("calibration_method", "calibration_share", "per_channel")
-    calibration = Calibration(*(options[name] for name in how)) if options["int8"] else None  # type: ignore[arg-type]
-    asked = {
-        name: options[name] for name in ("max_accuracy_drop", "opset", "triton", "rounds", "compare", "patience_s")
-    }
-    return Wishes(calibration=calibration, **asked)  # type: ignore[arg-type]
+    calibration = Calibration(*(options[name] for name in how))  # type: ignore[arg-type]
+    names = ("int8", "fp16", "max_accuracy_drop", "opset", "triton", "rounds", "compare", "patience_s")
+    return Wishes(calibration=calibration, **{name: options[name] for name in names})  # type: ignore[arg-type]

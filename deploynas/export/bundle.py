@@ -37,6 +37,7 @@ class ManifestFile(BaseModel):
     schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
     schema_version: int = 1
     files: list[FileHash]
+    model: str | None = None  # which of the files to deploy; None in bundles of earlier versions
     lineage: dict[str, Origin | None]  # table, estimator, search, supernet, imported, network
     about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
@@ -65,9 +66,13 @@ def staged(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def write_manifest(folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout) -> None:
+def write_manifest(
+    folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout, model: str | None = None
+) -> None:
     """List everything in the folder; call it last."""
-    manifest = ManifestFile(files=_listed(folder), lineage=lineage, about=about, deploynas=__version__, created=now())
+    manifest = ManifestFile(
+        files=_listed(folder), model=model, lineage=lineage, about=about, deploynas=__version__, created=now()
+    )
     write_json(folder / MANIFEST, manifest.model_dump(by_alias=True, mode="json"))
 
 
@@ -75,7 +80,7 @@ def refresh_manifest(folder: Path) -> None:
     """After pages were written again: list what has changed, if anything has."""
     manifest = parse_json(folder / MANIFEST, ManifestFile)
     if manifest.files != _listed(folder):
-        write_manifest(folder, manifest.lineage, manifest.about)
+        write_manifest(folder, manifest.lineage, manifest.about, manifest.model)
 
 
 def _listed(folder: Path) -> list[FileHash]:

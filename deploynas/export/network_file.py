@@ -11,10 +11,11 @@ from torch import nn
 from deploynas import graph
 from deploynas.blocks import Part
 from deploynas.errors import GateError
+from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
-from deploynas.export.verification import ImageStream, Verification, check, onnx_accuracy, verify
+from deploynas.export.verification import ImageStream, Verification, check, correct_images, verify
 from deploynas.graph import DEFAULT_FORMS, LARGEST_FLOAT16, OPSET, OperatorForms
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import Architecture
@@ -33,18 +34,24 @@ class Fp32File:
 @dataclass(frozen=True)
 class Fp16File:
     content: bytes
-    accuracy: float
-    accuracy_drop: float  # below the fp32 file, on the same images
+    lost: AccuracyDrop
+
+    @property
+    def accuracy(self) -> float:
+        return self.lost.accuracy
 
 
 @dataclass(frozen=True)
 class Int8File:
     content: bytes
+    lost: AccuracyDrop
     calibration: Calibration
     quantization: Quantization
     calibration_images: int
-    accuracy: float
-    accuracy_drop: float  # below the fp32 file, on the same images
+
+    @property
+    def accuracy(self) -> float:
+        return self.lost.accuracy
 
 
 @dataclass(frozen=True)
@@ -76,11 +83,10 @@ class TorchNetwork:
 
 @dataclass(frozen=True)
 class Int8Wishes:
-    """How 8 bits are made, and what they may cost."""
+    """How 8 bits are made."""
 
     calibration: Calibration
     images: ImageStream  # that ranges of activations come from
-    max_accuracy_drop: float = 0.01
     quantization: Quantization = FOR_CPUS  # the device's
     on_cpu: bool = True  # the device runs it as the CPU here does; else it is judged by what the graph says
 
@@ -103,26 +109,19 @@ def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     return Fp32File(content, verify(network.model, content, validation))
 
 
-def fp16_file(
-    network: TorchNetwork, fp32: Fp32File, validation: ImageStream, max_accuracy_drop: float = 0.01
-) -> Fp16File:
-    """The same in float16; raises `GateError` if a value does not fit, or more accuracy is lost than allowed."""
+def fp16_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream) -> Fp16File:
+    """The same in float16; raises `GateError` if a value does not fit."""
     parts = network.parts
     form = graph.Form(None, "fp16", network.opset, operators=network.forms_in("fp16"))
     written = graph.chain(parts, folded_weights(network.model, parts), form, network.about("fp16"))
     content = written.SerializeToString()
     check(content)
     _require_in_float16(fp32, validation)
-    accuracy = onnx_accuracy(content, validation)
-    drop = fp32.accuracy - accuracy
-    if drop > max_accuracy_drop:
-        hint = "`precision: fp32` in the device file, or --max-accuracy-drop"
-        raise _lost("in fp16 the network loses", accuracy, drop, max_accuracy_drop, hint)
-    return Fp16File(content, accuracy, drop)
+    return Fp16File(content, AccuracyDrop.between(fp32.verification.correct, correct_images(content, validation)))
 
 
 def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Int8Wishes) -> Int8File:
-    """The same in 8 bits; raises `GateError` if it loses more accuracy than allowed."""
+    """The same in 8 bits."""
     how, parts = how.settled(), network.parts
     calibration, quantization = how.calibration, how.quantization
     weights = folded_weights(network.model, parts)
@@ -132,14 +131,10 @@ def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, ho
     about = {**network.about("int8", calibration), "quantization": quantization.model_dump_json()}
     content = graph.chain(parts, weights, form, about).SerializeToString()
     check(content)
-    accuracy = onnx_accuracy(content, validation, as_written=not how.on_cpu)
-    drop = fp32.accuracy - accuracy
-    if drop > how.max_accuracy_drop:
-        hint = "another --calibration-method, a larger --calibration-share, or --max-accuracy-drop"
-        if how.on_cpu and fp32.accuracy - onnx_accuracy(content, validation, as_written=True) <= how.max_accuracy_drop:
-            hint = "this processor's integer operators saturate: `quantization: {weight_bits: 7}` in the device file"
-        raise _lost("in 8 bits the network loses", accuracy, drop, how.max_accuracy_drop, hint)
-    return Int8File(content, calibration, quantization, sum(len(y) for _, y in how.images()), accuracy, drop)
+    lost = AccuracyDrop.between(
+        fp32.verification.correct, correct_images(content, validation, as_written=not how.on_cpu)
+    )
+    return Int8File(content, lost, calibration, quantization, sum(len(y) for _, y in how.images()))
 
 
 def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:
@@ -151,11 +146,3 @@ def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:
             f"`{name}` reaches {largest:.4g} on the validation images, more than fp16 can hold ({LARGEST_FLOAT16:g})",
             hint="`precision: fp32`",
         )
-
-
-def _lost(what: str, accuracy: float, drop: float, allowed: float, hint: str) -> GateError:
-    return GateError(
-        f"{what} {100 * drop:.2f} points of accuracy ({100 * accuracy:.2f} %), "
-        f"more than the {100 * allowed:g} that are allowed",
-        hint=hint,
-    )

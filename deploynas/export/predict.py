@@ -2,8 +2,9 @@
 
     python predict.py IMAGE... [--model model.onnx] [--provider CPUExecutionProvider] [--top 5] [--json]
 
-It runs on the provider that the model was measured on; where that is missing it says so and takes the CPU. How an image
-becomes the network's input, and what its classes are called, is read from the model file itself.
+The model is the one that the bundle was made to deploy, which `manifest.json` names. It runs on the provider that it
+was measured on; where that is missing it says so and takes the CPU. How an image becomes the network's input, and what
+its classes are called, is read from the model file itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ import onnxruntime
 from PIL import Image, UnidentifiedImageError
 
 CPU = "CPUExecutionProvider"
+
+
+def recommended(bundle: Path) -> Path:
+    """The model to deploy."""
+    manifest = bundle / "manifest.json"
+    told = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+    return bundle / (told.get("model") or "model.onnx")
 
 
 def load(path: Path, wanted: str | None = None) -> tuple[Any, dict[str, Any], list[str]]:
@@ -65,12 +73,12 @@ def classify(session: Any, images: np.ndarray) -> np.ndarray:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Classify images with an exported network.")
     parser.add_argument("images", nargs="+", type=Path, metavar="IMAGE")
-    parser.add_argument("--model", type=Path, default=Path(__file__).with_name("model.onnx"))
+    parser.add_argument("--model", type=Path, help="default: the one to deploy")
     parser.add_argument("--top", type=int, default=3, help="classes to print for each image")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--provider", help="of ONNX Runtime; default: the one that the model was measured on")
     options = parser.parse_args()
-    session, how, labels = load(options.model, options.provider)
+    session, how, labels = load(options.model or recommended(Path(__file__).parent), options.provider)
     found: list[dict[str, Any]] = []
     for path in options.images:
         try:

@@ -35,6 +35,7 @@ class Verification:
     images: int
     torch_accuracy: float
     onnx_accuracy: float
+    correct: np.ndarray  # which images the file classifies correctly
     ties: int  # images whose top classes differ, and which torch cannot tell apart beyond the tolerance
 
 
@@ -48,8 +49,12 @@ class _Judged:
         return self.logits.argmax(axis=1)
 
     @property
+    def correct(self) -> np.ndarray:
+        return self.predicted == self.labels
+
+    @property
     def accuracy(self) -> float:
-        return float((self.predicted == self.labels).mean())
+        return float(self.correct.mean())
 
 
 def verify(model: nn.Module, content: bytes, images: ImageStream) -> Verification:
@@ -67,7 +72,16 @@ def verify(model: nn.Module, content: bytes, images: ImageStream) -> Verificatio
             f"(accuracy {ours.accuracy:.4f}, torch {theirs.accuracy:.4f})",
             hint="nothing was written; this is a bug of deploynas or of the runtime",
         )
-    return Verification(BATCHES, tolerance, difference, len(differ), theirs.accuracy, ours.accuracy, int(differ.sum()))
+    return Verification(
+        BATCHES,
+        tolerance,
+        difference,
+        len(differ),
+        theirs.accuracy,
+        ours.accuracy,
+        ours.correct,
+        int(differ.sum()),
+    )
 
 
 def check(content: bytes) -> None:
@@ -91,10 +105,10 @@ def open_session(content: bytes, as_written: bool = False) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def onnx_accuracy(content: bytes, images: ImageStream, as_written: bool = False) -> float:
-    """The fraction of images that a file classifies correctly on the CPU."""
+def correct_images(content: bytes, images: ImageStream, as_written: bool = False) -> np.ndarray:
+    """Which images a file classifies correctly on the CPU."""
     session = open_session(content, as_written)
-    return _judge(lambda x: session.run(None, {"input": x})[0], images).accuracy
+    return _judge(lambda x: session.run(None, {"input": x})[0], images).correct
 
 
 def _compare_batches(model: nn.Module, session: Any, images: ImageStream) -> tuple[float, float]:

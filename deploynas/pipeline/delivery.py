@@ -15,7 +15,6 @@ from deploynas.files import write_json
 from deploynas.outcome import about
 from deploynas.pipeline.candidates import Candidates
 from deploynas.pipeline.exported import Exported, Wishes, export_network
-from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.report_document import Shipment, report_document
 from deploynas.progress import OnProgress, silent
 from deploynas.report.card import card
@@ -54,7 +53,7 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
             on_progress(min(0.8, 0.1 + 0.3 * len(rounds)), "exporting and measuring")
             made = export_network(network, batches, device, stage, order.wishes, order.budget_ms, candidates.forms)
             predicted = table.table.predict(made.architecture) if table else None
-            tried = Attempt(target_ms, predicted, about(timing_of(made.benches, device), device.budget), made)
+            tried = Attempt(target_ms, predicted, about(made.timed.timing, device.budget), made)
             rounds.append(tried)
             return tried
 
@@ -68,7 +67,8 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         on_progress(0.97, "writing")
         _fill(stage, shipped, report, device, order.wishes.triton)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
-        write_manifest(stage, lineage, ManifestAbout(device=device, data=batches.data.describe()))
+        about_it = ManifestAbout(device=device, data=batches.data.describe())
+        write_manifest(stage, lineage, about_it, report.shipped.path)
     return Delivery(out, report)
 
 

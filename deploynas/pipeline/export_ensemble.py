@@ -32,6 +32,7 @@ from deploynas.pipeline.images import preprocessing, stream
 from deploynas.pipeline.patience import patiently
 from deploynas.pipeline.sources import Sources
 from deploynas.pipeline.supernet import TrainedSupernet
+from deploynas.pipeline.verdict import TimedFiles
 from deploynas.progress import OnProgress, silent
 from deploynas.provenance import origin
 from deploynas.search.ensemble_record import EnsembleRecord
@@ -160,12 +161,12 @@ class EnsembleShipment:
     def _timed(self, paths: Sequence[Path]) -> tuple[BenchResult, ...]:
         device, made = self.device, list[tuple[BenchResult, ...]]()
 
-        def measured() -> dict[str, BenchResult]:
+        def measured() -> TimedFiles:
             made.append(bench_together([Case(path) for path in paths], device, runs=self.runs).results)
-            return {device.precision: self._slowest(made[-1])}
+            return TimedFiles({device.precision: self._slowest(made[-1])}, device.precision)
 
         calmest, _ = patiently(measured, device, self.budget, self.patience_s)
-        return next(results for results in made if self._slowest(results) is calmest[device.precision])
+        return next(results for results in made if self._slowest(results) is calmest.gated_bench)
 
     def _slowest(self, results: Sequence[BenchResult]) -> BenchResult:
         return max(results, key=self._latency)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, get_args
 
 from deploynas.device import Device
-from deploynas.errors import InputError
+from deploynas.errors import GateError, InputError
 from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import (
-    Fp16File,
-    Fp32File,
-    Int8File,
     Int8Wishes,
     TorchNetwork,
     fp16_file,
@@ -25,7 +24,9 @@ from deploynas.latency.bench import BenchResult, Case, bench_together
 from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.pipeline.limits import require_within
 from deploynas.pipeline.patience import patiently
-from deploynas.providers import CPU
+from deploynas.pipeline.verdict import NetworkFiles, Rule, TimedFiles, timed_files
+from deploynas.providers import CPU, Precision
+from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
 from deploynas.training.batches import Batches
@@ -34,11 +35,17 @@ from deploynas.training.checkpoint_record import CheckpointRecord
 MODEL = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
 
 
+# of a file that the device does not ask for: only if it pays, or whatever is measured
+Shipping = Literal["measured", "force"]
+
+
 @dataclass(frozen=True)
 class Wishes:
     """How a bundle is to be made."""
 
-    calibration: Calibration | None = None  # None: no 8-bit file, unless the device asks for one
+    int8: Shipping | None = None  # None: no such file, unless it is the precision of the device
+    fp16: Shipping | None = None
+    calibration: Calibration = field(default_factory=Calibration)  # of 8-bit files
     max_accuracy_drop: float = 0.01  # of files with fewer bits than fp32
     opset: int = OPSET
     triton: bool = False
@@ -50,26 +57,21 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class NetworkFiles:
-    """The files of one network: fp32 always, the others where they were asked for."""
-
-    fp32: Fp32File
-    fp16: Fp16File | None = None
-    int8: Int8File | None = None
-
-    def by_precision(self) -> dict[str, Fp32File | Fp16File | Int8File]:
-        """Fp32 first, which the others are compared with."""
-        every = {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}
-        return {precision: file for precision, file in every.items() if file is not None}
-
-
-@dataclass(frozen=True)
 class Exported:
     network: Path
     checkpoint: Checkpoint
     files: NetworkFiles
-    benches: dict[str, BenchResult]  # by precision
-    waits: tuple[BenchResult, ...] = ()  # what was measured before them, on a busier machine, at the device's precision
+    timed: TimedFiles
+    waits: tuple[BenchResult, ...] = ()  # what was measured before, on a busier machine, of the file to deploy
+
+    @property
+    def benches(self) -> dict[str, BenchResult]:
+        """By precision, of the files that ship."""
+        return self.timed.benches
+
+    @property
+    def verdicts(self) -> tuple[VerdictRecord, ...]:
+        return self.timed.verdicts
 
     @property
     def architecture(self) -> Architecture:
@@ -92,17 +94,32 @@ def export_network(
 ) -> Exported:
     """Write, verify and time the files of a network; `GateError` if the device file does not allow it.
 
-    `forms`: what the device's table chose, for the file in the device's precision. Other files have the default.
+    `forms`: what the device's table chose, for the file in the device's precision. Other files have the default. Files
+    with fewer bits that do not pay are not left in the folder.
     """
     written = write_network(network, batches, device, stage, wishes, forms)
     cases = [Case(path) for path in written.paths.values()]
+    rule = Rule(asked_for(device, wishes), wishes.max_accuracy_drop, written.untrained)
 
-    def measured() -> dict[str, BenchResult]:
-        return dict(zip(written.paths, bench_together(cases, device, runs=wishes.runs).results, strict=True))
+    def measured() -> TimedFiles:
+        made = bench_together(cases, device, runs=wishes.runs)
+        benches = dict(zip(written.paths, made.results, strict=True))
+        # of the others against the first, which is fp32 where the provider runs that
+        ratios = dict(zip(list(written.paths)[1:], made.ratios, strict=True)) if "fp32" in benches else {}
+        return timed_files(written.files, benches, ratios, device, rule)
 
-    benches, waits = patiently(measured, device, budget_ms, wishes.patience_s)
-    busier = tuple(made[device.precision] for made in waits)
-    return Exported(network, written.checkpoint, written.files, benches, busier)
+    timed, waits = patiently(measured, device, budget_ms, wishes.patience_s)
+    for precision, path in written.paths.items():
+        if precision not in timed.benches:
+            path.unlink()
+    return Exported(network, written.checkpoint, written.files, timed, tuple(busier.gated_bench for busier in waits))
+
+
+def asked_for(device: Device, wishes: Wishes) -> dict[str, Asked]:
+    """By precision with fewer bits than fp32, and why a file in it is made."""
+    wished: dict[str, Shipping | None] = {"fp16": wishes.fp16, "int8": wishes.int8}
+    asked: dict[str, Asked] = {precision: how for precision, how in wished.items() if how}
+    return asked if device.precision == "fp32" else {**asked, device.precision: "device"}
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,10 @@ class Written:
     checkpoint: Checkpoint
     files: NetworkFiles
     paths: dict[str, Path]  # by precision, of those that the provider can run
+
+    @property
+    def untrained(self) -> bool:
+        return bool(CheckpointRecord.of(self.checkpoint).untrained)
 
 
 def write_network(
@@ -141,7 +162,9 @@ def write_network(
         untrained=bool(record.untrained),
     )
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
-    files = _files_for(device, source, batches, wishes, bool(record.untrained))
+    files = _files_for(device, source, batches, wishes)
+    if not record.untrained:  # random weights have no accuracy to lose
+        _require_accuracy(files, device, wishes.max_accuracy_drop)
     # what the provider cannot compute in is written for comparison alone, and not shipped
     made = {name: file for name, file in files.by_precision().items() if name not in device.record.refused}
     for precision, file in made.items():
@@ -149,18 +172,42 @@ def write_network(
     return Written(checkpoint, files, {precision: stage / MODEL[precision] for precision in made})
 
 
-def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, random: bool) -> NetworkFiles:
-    """What the device wants and what was wished for besides; `random` weights have no accuracy to lose."""
-    validation = stream(batches, batches.data.validation)
-    most = 1.0 if random else wishes.max_accuracy_drop
-    fp32, fp16, int8 = fp32_file(network, validation), None, None
-    if device.precision == "fp16":
-        fp16 = fp16_file(network, fp32, validation, most)
-    calibration = wishes.calibration or (Calibration() if device.precision == "int8" else None)
-    if calibration:
-        images = stream(batches, calibration_subset(batches.data, calibration.share))
-        device.model_copy(update={"precision": "int8"}).require_precision()
-        on_cpu = device.provider_name == CPU
-        how = Int8Wishes(calibration, images, most, device.quantized, on_cpu)
+def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
+    """Of the file that the device asks for: without it there is nothing to ship."""
+    if device.precision == "fp16" and files.fp16:
+        files.fp16.lost.require("fp16", most, "`precision: fp32` in the device file, or --max-accuracy-drop")
+    if device.precision == "int8" and files.int8:
+        hint = "another --calibration-method, a larger --calibration-share, or --max-accuracy-drop"
+        files.int8.lost.require("int8", most, hint)
+
+
+def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes) -> NetworkFiles:
+    """Fp32, and what the device or somebody wants besides."""
+    validation, asked = stream(batches, batches.data.validation), asked_for(device, wishes)
+    fp32 = fp32_file(network, validation)
+    impossible = _impossible(device, asked)
+    fp16, int8 = None, None
+    if "fp16" in asked and "fp16" not in impossible:
+        try:
+            fp16 = fp16_file(network, fp32, validation)
+        except GateError as error:
+            if asked["fp16"] != "measured":
+                raise
+            impossible["fp16"] = error.message
+    if "int8" in asked and "int8" not in impossible:
+        images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
+        how = Int8Wishes(wishes.calibration, images, device.quantized, device.provider_name == CPU)
         int8 = int8_file(network, fp32, validation, how)
-    return NetworkFiles(fp32, fp16, int8)
+    return NetworkFiles(fp32, fp16, int8, impossible)
+
+
+def _impossible(device: Device, asked: Mapping[str, Asked]) -> dict[str, str]:
+    """Why the provider runs no such file as the device is written; an error for what has to ship."""
+    found = {}
+    for precision in get_args(Precision):
+        why = device.why_not_beside(precision)
+        if precision in asked and why:
+            if asked[precision] != "measured":
+                raise InputError(f"device `{device.name}` cannot run {precision}: {why}")
+            found[precision] = why
+    return found

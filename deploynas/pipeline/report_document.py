@@ -20,7 +20,6 @@ from deploynas.pipeline.candidates import Candidates, round_of
 from deploynas.pipeline.exported import MODEL, Exported, Wishes
 from deploynas.pipeline.gain import Compared, MeasuredTogether, Rivals, fine_tuned_judgement, gain_record
 from deploynas.pipeline.network_blocks import block_reports, expected_network
-from deploynas.pipeline.patience import timing_of
 from deploynas.pipeline.sources import KnownTable
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
@@ -76,7 +75,9 @@ def report_document(shipment: Shipment) -> ReportFile:
     space, device, known = candidates.space, candidates.device, candidates.table
     record, costs = shipped.record, Costs.of(space, architecture)
     table, estimator = known.table if known else None, candidates.estimator
-    bench = shipped.benches[device.precision]
+    bench = shipped.timed.gated_bench
+    # tables are of files in the device's precision: what they say of blocks is not about a file in another
+    priced = table if shipped.timed.gated == device.precision else None
     points = _frontier(estimator, table)
     beside = _beside(shipment, points)
     expects = estimator is not None and estimator.scale == "accuracy"
@@ -93,7 +94,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         architecture=str(architecture),
         choices=[list(choice) for choice in architecture.choices],
         budget_ms=shipment.budget_ms,
-        gated=device.precision,
+        gated=shipped.timed.gated,
         params=costs.params,
         macs=costs.macs,
         peak_memory_bytes=costs.peak_memory_bytes,
@@ -104,7 +105,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         inherited_accuracy=record.inherited_accuracy,
         test_accuracy=record.test_accuracy,
         files=_files(shipped),
-        blocks=block_reports(architecture, table, bench),
+        blocks=block_reports(architecture, priced, bench),
         gain=beside.gain,
         expected=expected_network(architecture, estimator, table) if estimator and expects and table else None,
         frontier=_points(points, estimator, table),
@@ -113,6 +114,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         rounds=_rounds(shipment),
         verification=_verification(shipped),
         calibration=_calibration(shipped),
+        verdicts=list(shipped.verdicts),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
         lineage=candidates.sources.lineage(shipped.network, record.lineage, known),
@@ -129,9 +131,7 @@ def report_document(shipment: Shipment) -> ReportFile:
 
 def _outcome(shipment: Shipment) -> Outcome | None:
     device, budget_ms = shipment.candidates.device, shipment.budget_ms
-    return (
-        None if budget_ms is None else outcome_of(timing_of(shipment.shipped.benches, device), budget_ms, device.budget)
-    )
+    return None if budget_ms is None else outcome_of(shipment.shipped.timed.timing, budget_ms, device.budget)
 
 
 def _verification(shipped: Exported) -> VerificationRecord:
@@ -274,7 +274,7 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
     return CalibrationRecord(
         **asdict(int8.calibration),
         images=int8.calibration_images,
-        accuracy_drop=None if shipped.record.untrained else int8.accuracy_drop,
+        accuracy_drop=None if shipped.record.untrained else int8.lost.drop,
     )
 
 
@@ -323,12 +323,7 @@ def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[st
         found.append("nothing was compared: the supernet is not known, or is of other images")
     if report.test_accuracy is None and not report.untrained:
         found.append("the data has no test part: the accuracy is of images that the search used too")
-    by_precision = {file.precision: file.latency_ms for file in report.files}
-    found += [
-        f"{words} the network is slower than in fp32 on this device"
-        for precision, words in (("fp16", "in fp16"), ("int8", "in 8 bits"))
-        if by_precision.get(precision, 0.0) > by_precision.get("fp32", float("inf"))
-    ]
+    found += [verdict.words for verdict in report.verdicts if verdict.ships and verdict.doubtful]
     ties = report.verification.ties
     if ties:
         found.append(f"{ties} validation images are ties, which the runtime broke differently from torch")

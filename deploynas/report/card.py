@@ -11,7 +11,14 @@ from deploynas.report.document import ReportFile
 from deploynas.report.drawing import notation_of
 from deploynas.report.gain_words import headline
 from deploynas.report.latency_words import AS_IT_WAS, UNDISTURBED, held, median_ms, undisturbed_ms
-from deploynas.report.markdown import PRECISION_COLUMNS, measured_lines, precision_rows, summary_rows, table_lines
+from deploynas.report.markdown import (
+    PRECISION_COLUMNS,
+    measured_lines,
+    precision_rows,
+    summary_rows,
+    table_lines,
+    verdict_lines,
+)
 from deploynas.report.numbers import ms
 
 
@@ -75,6 +82,7 @@ def _summary(report: ReportFile) -> list[str]:
         "",
         *table_lines(PRECISION_COLUMNS, precision_rows(report)),
         "",
+        *([*verdict_lines(report), ""] if report.verdicts else []),
     ]
 
 

@@ -13,6 +13,7 @@ from deploynas.outcome import Outcome
 from deploynas.provenance import DataRecord, Origin
 from deploynas.report.gain import GainRecord
 from deploynas.report.numbers import NOTHING
+from deploynas.report.verdict import VerdictRecord
 from deploynas.timing import Timing
 
 FILE = "report.json"
@@ -178,11 +179,11 @@ class ReportFile(BaseModel):
     architecture: str
     choices: list[list[int]]
     budget_ms: float | None
-    gated: str  # which precision the budget is for
+    gated: str  # the precision of the file to deploy, which the budget is for
     params: int
     macs: int
     peak_memory_bytes: int
-    predicted_ms: float | None
+    predicted_ms: float | None  # of the file in the device's precision, as tables are
     table_error: float | None  # mean relative error of the table on whole networks
     predicted_accuracy: float | None  # one-shot, as that of every network of the frontier
     predicted_accuracy_se: float | None
@@ -198,6 +199,7 @@ class ReportFile(BaseModel):
     rounds: list[Round] = []
     verification: VerificationRecord
     calibration: CalibrationRecord | None = None
+    verdicts: list[VerdictRecord] = []  # of files with fewer bits than fp32, shipped or not
     changes: list[ChangeWorth] = []  # of the shipped network, one at a time
     decisions: list[ChangeWorth] = []  # on average over networks; in reports of earlier versions
     estimator_validation: EstimatorTrust | None = None
@@ -230,6 +232,16 @@ class ReportFile(BaseModel):
         return f"{self.blocks[0].height}×{self.blocks[0].width}" if self.blocks else NOTHING
 
     @property
+    def predicted_file(self) -> ShippedFile:
+        """The file that tables of the device are about, and so what is predicted, and what is timed beside it."""
+        return next((file for file in self.files if file.precision == self.device.precision), self.shipped)
+
+    @property
+    def predicted_of_shipped(self) -> float | None:
+        """What the table says of the file to deploy; None where that is in another precision than tables are."""
+        return self.predicted_ms if self.predicted_file is self.shipped else None
+
+    @property
     def prediction_error(self) -> float | None:
-        """Predicted over measured, minus one, of the shipped network."""
-        return None if self.predicted_ms is None else self.predicted_ms / self.shipped.latency_ms - 1
+        """Predicted over measured, minus one."""
+        return None if self.predicted_ms is None else self.predicted_ms / self.predicted_file.latency_ms - 1

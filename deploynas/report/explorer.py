@@ -120,8 +120,8 @@ class _Explorer:
             marks.append(Mark(p.latency_ms, p.accuracy, "measured", lines))
         accuracy = self.measured_accuracy
         if accuracy is not None:
-            latency_ms = report.shipped.latency_ms
-            latencies = both_latencies(report, report.shipped)
+            latency_ms = report.predicted_file.latency_ms
+            latencies = both_latencies(report, report.predicted_file)
             lines = ("Shipped, measured", latencies, f"one-shot accuracy {percent(accuracy)}")
             lines += stages(report.architecture)
             marks.append(Mark(latency_ms, accuracy, "shipped", lines, key="shipped", name="shipped"))
@@ -237,7 +237,7 @@ class _Explorer:
         if network.architecture == self.report.architecture:
             accuracy = self.measured_accuracy
             judged = f", {percent(accuracy)} one-shot" if accuracy is not None else ""
-            return f"shipped, measured: {both_latencies(self.report, self.report.shipped)}{judged}"
+            return f"shipped, measured: {both_latencies(self.report, self.report.predicted_file)}{judged}"
         for point in self.report.measured:
             if point.architecture == network.architecture:
                 return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)} one-shot"

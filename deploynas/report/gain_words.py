@@ -61,9 +61,10 @@ def scale_words(report: ReportFile) -> str:
     scale = report.joint_scale
     if scale is None:
         return ""
-    file_ms = report.shipped.latency_ms
+    file_ms, precision = report.predicted_file.latency_ms, report.device.precision
+    file = "the shipped file" if report.predicted_file is report.shipped else f"the {precision} file"
     return (
-        f"Latencies ({table_kind(report)}) of networks that were timed together are on the scale of the shipped file: "
+        f"Latencies ({table_kind(report)}) of networks that were timed together are on the scale of {file}: "
         f"beside the others the shipped network took {ms(file_ms / scale)}, as the file {ms(file_ms)}, so all are "
         f"multiplied by {scale:.3f}"
     )

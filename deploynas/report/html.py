@@ -68,7 +68,8 @@ def _tiles(report: ReportFile) -> str:
         (
             "Prediction off by",
             change(report.prediction_error),
-            f"predicted {ms(report.predicted_ms)}, {table_kind(report)}",
+            f"predicted {ms(report.predicted_ms)}, {table_kind(report)}"
+            + ("" if report.predicted_file is report.shipped else f", {report.predicted_file.precision}"),
         ),
         (
             "File",
@@ -98,7 +99,8 @@ def _precisions(report: ReportFile) -> str:
         note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
     *others, last = (file.precision for file in report.files)
     title = f"{', '.join(others)} and {last}" if others else "The file"
-    return section(title, table(PRECISION_COLUMNS, precision_rows(report)), note=escape(note))
+    said = "".join(f'<p class="verdict">{escape(verdict.words)}</p>' for verdict in report.verdicts)
+    return section(title, table(PRECISION_COLUMNS, precision_rows(report)) + said, note=escape(note))
 
 
 def _provenance(report: ReportFile) -> str:

@@ -99,8 +99,8 @@ def slower(file: ShippedFile) -> list[tuple[str, float]]:
 def latency_rows(report: ReportFile) -> list[tuple[str, str, str, str]]:
     """Of the shipped file: what, predicted, measured, limit."""
     file, found = report.shipped, held(report)
-    predicted = ms(report.predicted_ms)
-    if report.predicted_ms is not None and report.table_error is not None:
+    predicted = ms(report.predicted_of_shipped)
+    if report.predicted_of_shipped is not None and report.table_error is not None:
         predicted += f" ± {percent(report.table_error)}"
     of_quiet = report.device.undisturbed  # what tables of this device are about
     rows = [

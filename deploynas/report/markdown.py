@@ -25,8 +25,9 @@ from deploynas.report.whole import OUTSIDE, Whole, block_note
 
 def markdown(report: ReportFile) -> str:
     parts = [f"# {report.title}", "", *_gain(report), *_summary(report)]
-    if len(report.files) > 1:
+    if len(report.files) > 1 or report.verdicts:
         parts += ["", "## Precisions", "", *table_lines(PRECISION_COLUMNS, precision_rows(report))]
+        parts += ["", *verdict_lines(report)] if report.verdicts else []
     parts += ["", "## How it was measured", "", *measured_lines(report)]
     if report.blocks:
         parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, [*block_rows(report), _sum_row(report)])]
@@ -101,6 +102,11 @@ def precision_rows(report: ReportFile) -> list[tuple[str, ...]]:
         )
         for file in report.files
     ]
+
+
+def verdict_lines(report: ReportFile) -> list[str]:
+    """Why files with fewer bits are there, or are not."""
+    return [f"- {verdict.words}" for verdict in report.verdicts]
 
 
 def _beside(own_ms: float | None, first_ms: float | None) -> str:

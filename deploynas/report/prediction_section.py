@@ -12,7 +12,7 @@ from deploynas.report.rounds import round_columns, round_rows
 
 
 def prediction_section(report: ReportFile) -> str:
-    shipped = report.shipped
+    shipped = report.predicted_file
     parts = []
     if report.table_networks:
         marks = [

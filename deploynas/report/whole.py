@@ -35,8 +35,8 @@ class Whole:
             latency_ms=timing.undisturbed.latency_ms if timing else report.shipped.latency_ms,
             share=1.0 if shares else None,
             outside=rest if shares and rest > HAIR else 0.0,
-            predicted_ms=report.predicted_ms,
-            fixed_ms=None if report.predicted_ms is None else report.predicted_ms - searched,
+            predicted_ms=report.predicted_of_shipped,
+            fixed_ms=None if report.predicted_of_shipped is None else report.predicted_of_shipped - searched,
         )
 
     @property

@@ -51,7 +51,6 @@ SMALLER = [
     (r"--min-accuracy [\d.]+", "--min-accuracy 0.001"),  # networks that were trained so little know nothing
     (r"^deploynas bench .*", r"\g<0> --runs 20"),
     (r"^deploynas (check|profile --verify) .*", r"\g<0> --threshold 9"),  # a busy test machine is not a regression
-    (r"^deploynas (run|export) .*--int8.*", r"\g<0> --max-accuracy-drop 1"),
     (r"^deploynas (run|export) .*", r"\g<0> --patience 0"),  # nobody waits until a test machine is quiet
     (r"^budgets: .*", rf"\g<0>\neffort: {EFFORT}"),
 ]

@@ -16,8 +16,13 @@ from PIL import Image
 
 from deploynas.cli import main
 from deploynas.costs import Costs
+from deploynas.device import Device
+from deploynas.export import network_file
 from deploynas.export.bundle import check_manifest
 from deploynas.files import sha256_of
+from deploynas.latency.bench import Benched, Case
+from deploynas.latency.ratio import Ratio
+from deploynas.pipeline import exported
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.report.document import ReportFile
 from deploynas.report.numbers import ms
@@ -61,7 +66,7 @@ def fine_tuned(deploynas):
 
 
 def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:
-    arguments = ["--device", "quick.yaml", "--max-latency-ms", "1000", "--int8", "--max-accuracy-drop", "1", "--triton"]
+    arguments = ["--device", "quick.yaml", "--max-latency-ms", "1000", "--int8", "force", "--triton"]
     done = fine_tuned("export", "found", *arguments)
     assert done.code == 0, done.err
     bundle = tmp_path / "bundles" / "quick"
@@ -144,13 +149,45 @@ def test_a_budget_that_cannot_be_met_exits_with_3_and_leaves_nothing(fine_tuned,
     assert "Traceback" not in done.err
 
 
-def test_a_refused_8_bit_file_leaves_nothing(fine_tuned, tmp_path: Path, monkeypatch) -> None:
-    from deploynas.export import network_file
+@pytest.mark.parametrize(("faster", "lost"), [(2.0, False), (0.5, False), (2.0, True)])
+def test_8_bits_ship_only_where_they_are_faster_and_accurate(
+    faster: float, lost: bool, fine_tuned, tmp_path: Path, monkeypatch
+) -> None:
+    """As if the clock, and the images, had said so."""
+    for name in ("w_h.safetensors", "w_star.safetensors", "estimator.json"):
+        (tmp_path / name).unlink()  # without them nothing is compared, which would take most of the time
+    real, judged = exported.bench_together, network_file.correct_images
 
-    monkeypatch.setattr(network_file, "onnx_accuracy", lambda *_, **__: -1.0)
-    done = fine_tuned("export", "found", "--device", "quick.yaml", "--max-latency-ms", "1000", "--int8")
-    assert done.code == 3 and "in 8 bits the network loses" in done.err
-    assert not list((tmp_path / "bundles").iterdir())
+    def bench_together(cases: list[Case], device: Device, runs: int) -> Benched:
+        ratio = Ratio(
+            base="fp32",
+            other="int8",
+            faster=faster,
+            interval=(0.9 * faster, 1.1 * faster),
+            verdict="faster" if faster > 1 else "slower",
+        )
+        return Benched(real(cases, device, runs=10).results, (ratio,))
+
+    monkeypatch.setattr(exported, "bench_together", bench_together)
+    monkeypatch.setattr(network_file, "correct_images", lambda *what, **how: judged(*what, **how) * 0 == int(lost))
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--int8", "--max-accuracy-drop", "0")
+    assert done.code == 0, done.err
+    bundle = tmp_path / "bundles" / "quick"
+    report, manifest = ReportFile.load(bundle), check_manifest(bundle)
+    verdict = next(one for one in report.verdicts if one.precision == "int8")
+    pays = faster > 1 and not lost
+    assert verdict.ships == pays and verdict.faster == faster and verdict.words in done.err
+    assert [file.precision for file in report.files] == (["fp32", "int8"] if pays else ["fp32"])
+    assert report.gated == ("int8" if pays else "fp32")
+    assert manifest.model == report.shipped.path == ("model.int8.onnx" if pays else "model.onnx")
+    assert (bundle / "model.int8.onnx").exists() == (bundle / "bench.int8.json").exists() == pays
+    assert ("2.00 times faster" in verdict.words) == pays and ("2.00 times slower" in verdict.words) == (faster < 1)
+    assert ("more than the 0 that are allowed" in verdict.words) == lost
+    for page in ("report.md", "report.html", "README.md"):
+        assert verdict.words in (bundle / page).read_text()
+    # a prediction is of the file that tables are about, whichever ships
+    assert report.predicted_file.precision == "fp32"
+    assert report.predicted_of_shipped == (None if pays else report.predicted_ms)
 
 
 def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) -> None:
