@@ -37,7 +37,9 @@ def main(folder: Path) -> None:
 
 
 def patch(library: Path) -> int:
-    listed = subprocess.run(["objdump", "-d", "--no-show-raw-insn", library], check=True, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library], check=True, capture_output=True, text=True
+    )
     addresses = [int(line.split(":")[0], 16) for line in listed.stdout.splitlines() if line.endswith("\tcpuid")]
     content = bytearray(library.read_bytes())
     for address in addresses:
