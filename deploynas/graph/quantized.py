@@ -205,13 +205,9 @@ class QuantizedWriter(GraphWriter):
     ) -> list[str]:
         if self._floats:
             return super()._parameters(name, shape, x, bias, stored)
-        weight = self.weights(f"{name}/weight", shape)
-        scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / self.quantization.largest_weight
-        if not self.quantization.per_channel:
-            scale = np.full_like(scale, scale.max())
+        rounded, scale = rounded_weight(self.weights(f"{name}/weight", shape), self.quantization)
         zero = self.quantization.weight_zero
-        rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1))) + zero
-        stored_as = rounded.astype(self.quantization.weights).reshape(stored or shape)
+        stored_as = (rounded + zero).astype(self.quantization.weights).reshape(stored or shape)
         read = [self._dequantized(f"{name}/weight", stored_as, scale, zero)]
         if bias and self.quantization.bias == "float":
             read.append(self._constant(f"{name}/bias", self.weights(f"{name}/bias", shape[:1])))
@@ -233,6 +229,14 @@ class QuantizedWriter(GraphWriter):
         ]
         self._node("DequantizeLinear", _reading(name), inputs, axis=0)
         return _reading(name)
+
+
+def rounded_weight(weight: np.ndarray, quantization: Quantization) -> tuple[np.ndarray, np.ndarray]:
+    """As integers around 0, and the scale of each output channel."""
+    scale = np.maximum(np.abs(weight.reshape(len(weight), -1)).max(axis=1), 1e-8) / quantization.largest_weight
+    if not quantization.per_channel:
+        scale = np.full_like(scale, scale.max())
+    return np.rint(weight / scale.reshape(-1, *[1] * (weight.ndim - 1))), scale
 
 
 def _int32(value: np.ndarray) -> np.ndarray:
