@@ -1,4 +1,4 @@
-"""Weights that suit 8 bits better, computing the same network: equalised channels, and biases that make up for rounding.
+"""Weights that suit 8 bits better, of the same network: equalised channels, and biases that make up for rounding.
 
 An activation has one scale for all its channels, so a channel that is small beside the others is coarse. Where a
 depthwise convolution reads a channel through a ReLU, the channel may be made larger before it and its own weights

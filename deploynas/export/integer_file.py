@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from deploynas import graph
 from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import Calibration, activation_ranges
+from deploynas.export.corrections import ChannelStatistics, equalised, with_corrected_biases
 from deploynas.export.fold import folded_weights
 from deploynas.export.kernel_check import KernelCheck, check_kernels
 from deploynas.export.metadata import Processor
@@ -66,15 +68,34 @@ class IntegerSource:
 
     network: TorchNetwork
     how: Int8Wishes
-    weights: dict[str, np.ndarray]
+    float_weights: dict[str, np.ndarray]
+    even_weights: dict[str, np.ndarray]  # the same network, with channels that suit 8 bits better
     ranges: Ranges
+    statistics: ChannelStatistics | None  # None: biases are not corrected
 
     @classmethod
     def of(cls, network: TorchNetwork, how: Int8Wishes) -> IntegerSource:
         how, parts = how.settled(), network.parts
-        weights = folded_weights(network.model, parts)
+        calibration, images = how.calibration, how.images
+        weights = even = folded_weights(network.model, parts)
         plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
-        return cls(network, how, weights, activation_ranges(plain, how.images, how.calibration.method))
+        if calibration.equalise and calibration.per_channel:
+            even = equalised(plain, weights, ChannelStatistics.of(plain, images).largest)
+            plain = graph.chain(parts, even, graph.Form(None, opset=network.opset))
+        statistics = ChannelStatistics.of(plain, images) if calibration.correct_biases else None
+        return cls(network, how, weights, even, activation_ranges(plain, images, calibration.method), statistics)
+
+    @cached_property
+    def integer_weights(self) -> dict[str, np.ndarray]:
+        if self.statistics is None:
+            return self.even_weights
+        plain = graph.chain(self.network.parts, self.even_weights, graph.Form(None, opset=self.network.opset))
+        return with_corrected_biases(plain, self.even_weights, self.statistics.mean, self.how.quantization)
+
+    def with_types(self, types: Quantization) -> IntegerSource:
+        """For other integers; which scales weights have is settled."""
+        types = types.model_copy(update={"per_channel": self.how.quantization.per_channel})
+        return replace(self, how=replace(self.how, quantization=types))
 
     def content(self, in_float: Collection[str] = ()) -> bytes:
         """The file with these parts in float."""
@@ -97,7 +118,9 @@ class IntegerSource:
             ).model_dump_json(),
             **({"in_float": json.dumps(sorted(in_float))} if in_float else {}),
         }
-        return graph.chain(network.parts, self.weights, form, about).SerializeToString()
+        left = tuple(f"{name}/" for name in in_float)
+        weights = self.integer_weights | {k: v for k, v in self.float_weights.items() if k.startswith(left)}
+        return graph.chain(network.parts, weights, form, about).SerializeToString()
 
     def judged(self, content: bytes, images: ImageStream) -> Judged:
         """What the device makes of images."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from deploynas.device import Device
@@ -19,7 +19,6 @@ from deploynas.latency.weight_types import weight_types
 from deploynas.pipeline.mixed_precision import MixedGoal, MixedSearch
 from deploynas.progress import OnProgress, silent
 from deploynas.providers import CPU
-from deploynas.quantization import Quantization
 from deploynas.report.mixed_precision import MixedPrecisionRecord
 
 
@@ -63,18 +62,13 @@ class EightBits:
         here = device.provider_name == CPU and device.host is None
         how = Int8Wishes(self.calibration, self.calibration_images, types[0], here, processor)
         source = IntegerSource.of(self.network, how)
-        sources = [_with_types(source, one) for one in types]
+        sources = [source.with_types(one) for one in types]
         files = [one.file(self.fp32, self.validation) for one in sources]
         if len(files) == 1:
             return sources[0], files[0]
         accurate = [i for i, file in enumerate(files) if file.lost.drop <= self.max_accuracy_drop] or [0]
         best = accurate[_fastest([files[i].content for i in accurate], device)]
         return sources[best], files[best]
-
-
-def _with_types(source: IntegerSource, types: Quantization) -> IntegerSource:
-    types = types.model_copy(update={"per_channel": source.how.quantization.per_channel})
-    return replace(source, how=replace(source.how, quantization=types))
 
 
 def _fastest(contents: Sequence[bytes], device: Device) -> int:

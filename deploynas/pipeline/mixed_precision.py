@@ -50,8 +50,8 @@ class MixedChoice:
 
 
 @dataclass(frozen=True)
-class _Point:
-    """An assignment of the frontier."""
+class Point:
+    """An assignment: what is predicted of it, and, for some, what was measured."""
 
     in_8_bits: Assignment
     predicted_ms: float
@@ -77,6 +77,29 @@ class _Point:
 
 
 @dataclass(frozen=True)
+class PartsLearned:
+    """What is known of each part, from measurements."""
+
+    alone: list[Sensitivity]  # of each part in 8 bits alone
+    drop_per_nat: float  # of accuracy
+    timed: dict[Assignment, float]  # in milliseconds
+    costs: PrecisionCosts
+
+    def links(self) -> list[ChainLink]:
+        """Option 0 of each part is float, option 1 is 8 bits; costs are differences from fp32."""
+        borders = self.costs.entering_ms, self.costs.leaving_ms
+        enter, leave = (np.concatenate([[0.0], border]).tolist() for border in borders)
+        return [
+            ChainLink((0.0, -gain), (0.0, seen.divergence), ((0.0, enter[i]), (leave[i], 0.0))[: 1 if i == 0 else 2])
+            for i, (gain, seen) in enumerate(zip(self.costs.gain_ms.tolist(), self.alone, strict=True))
+        ]
+
+    def point(self, found: ChainPoint) -> Point:
+        in_8_bits = tuple(option == 1 for option in found.options)
+        return Point(in_8_bits, self.costs.base_ms + found.cost, self.drop_per_nat * found.loss)
+
+
+@dataclass(frozen=True)
 class MixedSearch:
     """A network's 8-bit source, and the images that assignments are judged on."""
 
@@ -92,27 +115,30 @@ class MixedSearch:
         return [name for name, _ in self.source.network.parts]
 
     def choose(self, on_progress: OnProgress = silent) -> MixedChoice:
-        seen = self._sensitivities(lambda share, what: on_progress(0.4 * share, what))
-        every = assignments_to_time(len(self.names))
-        ms = self._time(every, lambda share, what: on_progress(0.4 + 0.4 * share, what))
-        costs = fit_costs(every, ms, [p.in_channels * p.height * p.width for _, p in self.source.network.parts])
-        factor = drop_per_divergence(seen)
-        frontier = [_point(found, factor, costs.base_ms) for found in chain_frontier(_links(costs, seen[:-1]))][::-1]
-        measured = self._measured(frontier, lambda share, what: on_progress(0.8 + 0.2 * share, what))
-        chosen = self._chosen(measured)
-        points = [replace(point, chosen=point is chosen) for point in measured]
+        known = self.learn(lambda share, what: on_progress(0.8 * share, what))
+        frontier = [known.point(found) for found in chain_frontier(known.links())][::-1]
+        points = self._measured(frontier, lambda share, what: on_progress(0.8 + 0.2 * share, what))
+        chosen = self._chosen(points)
         record = MixedPrecisionRecord(
-            parts=self._parts(seen, ms, every, costs, chosen),
-            frontier=[point.record(self.names) for point in points],
-            assignments_timed=len(every),
-            noise_ms=costs.noise_ms,
-            calibration_images=seen[0].drop.images,
-            drop_per_divergence=factor,
+            parts=self._parts(known, chosen),
+            frontier=[replace(point, chosen=point is chosen).record(self.names) for point in points],
+            assignments_timed=len(known.timed),
+            noise_ms=known.costs.noise_ms,
+            calibration_images=known.alone[0].drop.images,
+            drop_per_divergence=known.drop_per_nat,
             goal=self.goal.words(),
         )
-        return MixedChoice(self._in_float(chosen.in_8_bits), record)
+        return MixedChoice(self.in_float(chosen.in_8_bits), record)
 
-    def _in_float(self, in_8_bits: Sequence[bool]) -> tuple[str, ...]:
+    def learn(self, on_progress: OnProgress = silent) -> PartsLearned:
+        """What each part loses and gains."""
+        seen = self._sensitivities(lambda share, what: on_progress(share / 2, what))
+        timed = assignments_to_time(len(self.names))
+        ms = self.time(timed, lambda share, what: on_progress(0.5 + share / 2, what))
+        costs = fit_costs(timed, ms, [p.in_channels * p.height * p.width for _, p in self.source.network.parts])
+        return PartsLearned(seen[:-1], drop_per_divergence(seen), dict(zip(timed, ms, strict=True)), costs)
+
+    def in_float(self, in_8_bits: Sequence[bool]) -> tuple[str, ...]:
         return tuple(name for name, integer in zip(self.names, in_8_bits, strict=True) if not integer)
 
     def _sensitivities(self, on_progress: OnProgress) -> list[Sensitivity]:
@@ -122,12 +148,12 @@ class MixedSearch:
         found = []
         for i in range(n + 1):
             chosen = [i in (one, n) for one in range(n)]
-            other = self.source.judged(self.source.content(self._in_float(chosen)), images)
+            other = self.source.judged(self.source.content(self.in_float(chosen)), images)
             found.append(Sensitivity.between(exact, other))
             on_progress((i + 1) / (n + 1), f"rounding part {min(i + 1, n)} of {n}")
         return found
 
-    def _time(self, assignments: Sequence[Assignment], on_progress: OnProgress) -> list[float]:
+    def time(self, assignments: Sequence[Assignment], on_progress: OnProgress) -> list[float]:
         """Interleaved; those without 8 bits are the fp32 file itself."""
         device = self.device
         visits = max(device.effort.visits, -(-FEW_VISITS // len(assignments)))
@@ -136,26 +162,26 @@ class MixedSearch:
             entries = []
             for i, assignment in enumerate(assignments):
                 path = Path(folder) / f"{i}.onnx"
-                path.write_bytes(self.source.content(self._in_float(assignment)) if any(assignment) else self.fp32)
+                path.write_bytes(self.source.content(self.in_float(assignment)) if any(assignment) else self.fp32)
                 entries.append(Entry(key=f"file/{i}", kind="file", path=str(path)))
             return [one.latency_ms for one in measure_entries(device, entries, on_progress=on_progress)]
 
-    def _measured(self, frontier: Sequence[_Point], on_progress: OnProgress) -> list[_Point]:
+    def _measured(self, frontier: Sequence[Point], on_progress: OnProgress) -> list[Point]:
         """Some of the frontier, fp32 and 8 bits everywhere among them, with what they take and lose."""
         few = set(np.linspace(0, len(frontier) - 1, MEASURED).round().astype(int).tolist())
         around = self._predicted(frontier)
         few |= {around - 1, around, around + 1} & set(range(len(frontier)))
-        ms = self._time([frontier[i].in_8_bits for i in sorted(few)], on_progress)
+        ms = self.time([frontier[i].in_8_bits for i in sorted(few)], on_progress)
         exact = judged(self.fp32, self.validation)
         measured = list(frontier)
         for i, latency_ms in zip(sorted(few), ms, strict=True):
-            content = self.source.content(self._in_float(frontier[i].in_8_bits)) if any(frontier[i].in_8_bits) else None
+            content = self.source.content(self.in_float(frontier[i].in_8_bits)) if any(frontier[i].in_8_bits) else None
             other = self.source.judged(content, self.validation) if content else exact
             seen = Sensitivity.between(exact, other)
             measured[i] = replace(frontier[i], measured_ms=latency_ms, seen=seen)
         return measured
 
-    def _predicted(self, frontier: Sequence[_Point]) -> int:
+    def _predicted(self, frontier: Sequence[Point]) -> int:
         """Where the goal is met by prediction; the slowest loses least."""
         goal = self.goal
         if goal.budget_ms is None:
@@ -163,7 +189,7 @@ class MixedSearch:
         within = (i for i, point in enumerate(frontier) if point.predicted_ms <= goal.budget_ms)
         return next(within, len(frontier) - 1)
 
-    def _chosen(self, points: Sequence[_Point]) -> _Point:
+    def _chosen(self, points: Sequence[Point]) -> Point:
         """By what was measured; fp32 where nothing else will do."""
         known, goal = [point for point in points if point.seen is not None], self.goal
         kept = [point for point in known if point.seen and point.seen.drop.drop <= goal.max_accuracy_drop]
@@ -173,40 +199,20 @@ class MixedSearch:
         # the least loss by prediction, which rests on more than the few images that change class
         return min(within, key=lambda point: point.predicted_drop, default=min(kept, key=lambda point: point.ms))
 
-    def _parts(
-        self,
-        seen: Sequence[Sensitivity],
-        ms: Sequence[float],
-        every: Sequence[Assignment],
-        costs: PrecisionCosts,
-        chosen: _Point,
-    ) -> list[PartPrecision]:
-        alone_ms = {one.index(True): took for one, took in zip(every, ms, strict=True) if sum(one) == 1}
+    def _parts(self, known: PartsLearned, chosen: Point) -> list[PartPrecision]:
+        parts, fp32_ms = self.source.network.parts, known.timed[(False,) * len(self.names)]
+        alone_ms = {one.index(True): took for one, took in known.timed.items() if sum(one) == 1}
         return [
             PartPrecision(
                 name=name,
                 text=part.words(),
                 in_8_bits=chosen.in_8_bits[i],
-                accuracy_drop=seen[i].drop.drop,
-                accuracy_drop_se=seen[i].drop.se,
-                divergence=seen[i].divergence,
-                divergence_se=seen[i].divergence_se,
-                gain_ms=float(costs.gain_ms[i]),
-                gain_alone_ms=ms[0] - alone_ms[i],
+                accuracy_drop=known.alone[i].drop.drop,
+                accuracy_drop_se=known.alone[i].drop.se,
+                divergence=known.alone[i].divergence,
+                divergence_se=known.alone[i].divergence_se,
+                gain_ms=float(known.costs.gain_ms[i]),
+                gain_alone_ms=fp32_ms - alone_ms[i],
             )
-            for i, (name, part) in enumerate(self.source.network.parts)
+            for i, (name, part) in enumerate(parts)
         ]
-
-
-def _links(costs: PrecisionCosts, alone: Sequence[Sensitivity]) -> list[ChainLink]:
-    """Option 0 of each part is float, option 1 is 8 bits; costs are differences from fp32."""
-    enter, leave = (np.concatenate([[0.0], border]).tolist() for border in (costs.entering_ms, costs.leaving_ms))
-    return [
-        ChainLink((0.0, -gain), (0.0, seen.divergence), ((0.0, enter[i]), (leave[i], 0.0))[: 1 if i == 0 else 2])
-        for i, (gain, seen) in enumerate(zip(costs.gain_ms.tolist(), alone, strict=True))
-    ]
-
-
-def _point(found: ChainPoint, drop_per_nat: float, base_ms: float) -> _Point:
-    in_8_bits = tuple(option == 1 for option in found.options)
-    return _Point(in_8_bits, base_ms + found.cost, drop_per_nat * found.loss)
