@@ -60,7 +60,9 @@ def open_bundle(folder: Path, wanted: str | None = None) -> OpenBundle:
     for path in (name, "predict.py", "report.json"):
         _require_unchanged(folder, path, listed)
     if not about.get("session"):
-        raise Refused(f"{folder} does not say how its sessions were opened: an earlier deploynas made it, export it again")
+        raise Refused(
+            f"{folder} does not say how its sessions were opened: an earlier deploynas made it, export it again"
+        )
     return OpenBundle(
         name=_title(folder, listed),
         model=folder / name,

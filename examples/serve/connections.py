@@ -9,21 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 from collections.abc import Callable, Iterator
 
 import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADERS_S = 10.0
-
 
 class ImpatientProtocol(H11Protocol):
-    headers_s = HEADERS_S
+    headers_s = 10.0
     _headers_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if connection.family in (socket.AF_INET, socket.AF_INET6):
+            # headers and body are two writes, and the second would wait 40 ms for the client's delayed acknowledgement;
+            # asyncio does this only for listening sockets that were made by itself
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:

@@ -75,7 +75,9 @@ def open_network(bundle: OpenBundle, allow_fallback: bool = False) -> Network:
     batch, *shape = given.shape
     threads = int(bundle.session["intra_op_threads"])
     if runs_on == wanted and threads > _cores():
-        notes.append(f"measured with {threads} threads, and this process may use {_cores()} cores: the promise fails here")
+        notes.append(
+            f"measured with {threads} threads, and this process may use {_cores()} cores: the promise fails here"
+        )
     device_batch = int(bundle.device.get("batch") or 1)
     if device_batch > 1 and not isinstance(batch, int):
         notes.append(f"the report's latencies are for a batch of {device_batch}; an image alone is a batch of 1")

@@ -43,6 +43,7 @@ def main() -> int:
         return 1
     for line in _said(service):
         LOG.info(line)
+    ImpatientProtocol.headers_s = options.headers_s
     config = uvicorn.Config(
         application(service),
         http=ImpatientProtocol,
@@ -117,6 +118,7 @@ def _options() -> argparse.Namespace:
     add("--max-body-mb", type=_seconds, default=10.0, help="of one request, in MB (default: 10)")
     add("--max-held-mb", type=_seconds, default=256.0, help="of all requests together, in MB (default: 256)")
     add("--max-megapixels", type=_seconds, default=25.0, help="that an image may have (default: 25)")
+    add("--headers-s", type=_seconds, default=10.0, help="longest time for headers to arrive (default: 10)")
     add("--body-s", type=_seconds, default=15.0, help="longest time for a body to arrive (default: 15)")
     add("--keep-alive-s", type=_whole(1), default=15, help="how long an idle connection is kept (default: 15)")
     add("--max-connections", type=_whole(1), default=512, help="more are answered 503 (default: 512)")

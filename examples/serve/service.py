@@ -27,7 +27,9 @@ Message = MutableMapping[str, Any]
 
 
 class Service:
-    def __init__(self, network: Network, limits: Limits, body_limits: BodyLimits, max_pixels: int, max_rows: int) -> None:
+    def __init__(
+        self, network: Network, limits: Limits, body_limits: BodyLimits, max_pixels: int, max_rows: int
+    ) -> None:
         self.network, self.max_pixels, self.max_rows = network, max_pixels, max_rows
         self.reader = ImageReader(network, max_pixels)
         self.engine = Engine(network, limits)
@@ -236,7 +238,7 @@ def _timing(done: Computed) -> dict[str, str]:
 
 async def _refused(_: Request, refusal: Exception) -> JSONResponse:
     assert isinstance(refusal, Refusal)
-    return JSONResponse({"error": refusal.message}, status_code=refusal.status, headers=refusal.headers)
+    return refusal.response
 
 
 async def _no_route(_: Request, error: Exception) -> JSONResponse:
