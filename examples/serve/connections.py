@@ -105,5 +105,9 @@ class GracefulServer(uvicorn.Server):
         self._on_stop()
         asyncio.get_running_loop().call_later(self._drain_s, self._close)
 
+    def end_unless(self, good: bool) -> None:
+        if not good:
+            self.should_exit = True
+
     def _close(self) -> None:
         self.should_exit = True

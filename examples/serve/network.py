@@ -51,6 +51,7 @@ class Network:
             begun = time.perf_counter()
             wait_s = max(WARM_S, self.warmup_s) if batch == 1 else 0.0
             done = 0
+            answer = np.empty(0)
             while done < WARM_INFERENCES // batch + 1 or time.perf_counter() - begun < wait_s:
                 answer = self.logits(images)
                 done += 1

@@ -61,7 +61,11 @@ def main() -> int:
     host, port = listening.getsockname()[:2]
     print(f"serving {service.network.name} on http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
     server = GracefulServer(config, service.stop, options.drain_s)
-    asyncio.run(_run(server, service, listening))
+    try:
+        asyncio.run(_run(server, service, listening))
+    except Refused as reason:
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
     LOG.info("stopped")
     return 0
 
@@ -69,10 +73,12 @@ def main() -> int:
 async def _run(server: GracefulServer, service: Service, listening: socket.socket) -> None:
     """Answers that it lives while it warms up."""
     warming = asyncio.create_task(service.warm_up())
+    warming.add_done_callback(lambda _: server.end_unless(service.warm))
     await server.serve(sockets=[listening])
-    warming.cancel()
-    if warming.done() and not warming.cancelled():
-        warming.result()
+    if not warming.done():
+        warming.cancel()
+    elif not warming.cancelled():
+        warming.result()  # what went wrong
 
 
 def _service(options: argparse.Namespace) -> Service:

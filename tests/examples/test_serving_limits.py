@@ -82,6 +82,20 @@ def test_a_provider_that_is_not_here_is_refused_unless_the_cpu_will_do(bundle: P
         assert service.classify(image()).status == 200
 
 
+def test_a_bundle_without_a_report_promises_what_its_timings_say(bundle: Path, tmp_path: Path) -> None:
+    """As an ensemble's."""
+
+    def without(manifest: dict[str, Any]) -> None:
+        manifest["files"] = [file for file in manifest["files"] if file["path"] != "report.json"]
+
+    copy = changed(bundle, tmp_path, without)
+    told = json.loads((bundle / "bench.fp32.json").read_text())["timing"]
+    with running(copy) as service:
+        about = service.ask("GET", "/").json
+        assert about["promise"]["undisturbed_ms"] == told["undisturbed"]["latency_ms"]
+        assert about["promise"]["budget_ms"] is None and about["model"] == "changed"
+
+
 def test_a_port_that_is_taken_is_said(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refusal(bundle, "--port", str(taken.getsockname()[1]))
