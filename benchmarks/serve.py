@@ -4,12 +4,12 @@
     python benchmarks/serve.py runs/fashion/bundles/cpu-1t
     python benchmarks/serve.py --requests 2000       # a try; nothing is stored below 100,000 requests
 
-Starts `examples/serve/serve.py` as a process, warms it up, loads it with `examples/serve/load.py` as another, then sends
-it what it has to refuse while it serves, and stops it with a request in flight. Without a bundle it makes two, of
-networks with random weights, whose latency is that of trained ones: a small one of `fashion` with PNG files of its own
-size, and one of `imagenet` with JPEG files of 500 x 375, which gets a fifth of the requests. It fails if a request
-failed, if anything was answered 500, if memory grew by more than 10 % after the first concurrency, or if the process did
-not end with 0. Results go to benchmarks/results/serve.json.
+Starts `examples/serve/serve.py` as a process and loads it with `examples/serve/load.py` as another. Then it is sent
+what it has to refuse, while it is loaded further, and stopped with a request in flight. Without a bundle it makes two,
+of networks with random weights, whose latency is that of trained ones: a small one of `fashion` with PNG files of its
+own size, and one of `imagenet` with JPEG files of 500 x 375, which gets a fifth of the requests. It fails if a request
+failed, if anything was answered 500, if memory grew by more than 10 % after the first concurrency, or if the process
+did not end with 0. Results go to benchmarks/results/serve.json.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -104,21 +104,23 @@ def _photographs(folder: Path) -> Iterator[Path]:
 def _row(served: Served, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with _service(served.bundle, arguments.option) as (process, port):
         load = _loaded(port, served, arguments.concurrency, folder)
-        refused = _refused(port, arguments.refused)
+        with ThreadPoolExecutor(1) as beside:
+            further = beside.submit(_loaded, port, replace(served, requests=served.requests // 10), "4", folder)
+            refused = _refused(port, arguments.refused)
         memory = _memory(port)
         answered, exit_code, seconds = _stopped(process, port)
     return {
         "load": load,
+        "load_beside_refused": further.result(),
         "refused": {str(status): count for status, count in sorted(refused.items(), key=str)},
         "memory_at_the_end_bytes": memory,
         "stop": {"in_flight": answered, "exit_code": exit_code, "seconds": round(seconds, 3)},
-        "wrong": list(_wrong(load, refused, answered, exit_code)),
+        "wrong": [*_wrong(load, refused, answered, exit_code), *_failed(further.result())],
     }
 
 
 def _wrong(load: dict[str, Any], refused: Counter[int | str], answered: int | str, exit_code: int) -> Iterator[str]:
-    if load["failed"]:
-        yield f"{load['failed']} of {load['requests']} requests failed"
+    yield from _failed(load)
     strange = {status: count for status, count in refused.items() if status not in (400, 408, 413, 415, 422, 503)}
     if strange:
         yield f"what had to be refused was answered {strange}"
@@ -127,6 +129,11 @@ def _wrong(load: dict[str, Any], refused: Counter[int | str], answered: int | st
         yield f"memory grew from {first:.0f} to {last:.0f} bytes"
     if answered != 200 or exit_code != 0:
         yield f"stopped: the request in flight was answered {answered}, the exit code was {exit_code}"
+
+
+def _failed(load: dict[str, Any]) -> Iterator[str]:
+    if load["failed"]:
+        yield f"{load['failed']} of {load['requests']} requests failed"
 
 
 @contextmanager
@@ -145,7 +152,7 @@ def _service(bundle: Path, options: list[str]) -> Iterator[tuple[subprocess.Pope
 
 
 def _loaded(port: int, served: Served, concurrency: str, folder: Path) -> dict[str, Any]:
-    stored = folder / "load.json"
+    stored = folder / f"load-{concurrency}.json"
     command = [sys.executable, str(SERVE / "load.py"), f"http://127.0.0.1:{port}", "--json", str(stored)]
     command += ["--requests", str(served.requests), "--concurrency", concurrency]
     subprocess.run([*command, *(["--image", *map(str, served.images)] if served.images else [])], check=False)

@@ -1,4 +1,4 @@
-"""Ask a served model about images: `python ask.py http://127.0.0.1:8000 IMAGE...`. Waits for the service to be ready."""
+"""Ask a served model about images, as soon as it is ready: `python ask.py http://127.0.0.1:8000 IMAGE...`"""
 
 from __future__ import annotations
 
