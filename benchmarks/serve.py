@@ -25,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -106,7 +106,7 @@ def _row(served: Served, arguments: argparse.Namespace, folder: Path) -> dict[st
         load = _loaded(port, served, arguments.concurrency, folder)
         with ThreadPoolExecutor(1) as beside:
             further = beside.submit(_loaded, port, replace(served, requests=served.requests // 10), "4", folder)
-            refused = _refused(port, arguments.refused)
+            refused = _refused(port, load["model"], arguments.refused)
         memory = _memory(port)
         answered, exit_code, seconds = _stopped(process, port)
     return {
@@ -159,9 +159,9 @@ def _loaded(port: int, served: Served, concurrency: str, folder: Path) -> dict[s
     return dict(json.loads(stored.read_text()))
 
 
-def _refused(port: int, count: int) -> Counter[int | str]:
+def _refused(port: int, model: str, count: int) -> Counter[int | str]:
     """Statuses of requests that no service may serve, while others are served."""
-    wrong = list(_wrong_bodies())
+    wrong = list(_wrong_bodies(model))
 
     def send(number: int) -> int | str:
         path, body = wrong[number % len(wrong)]
@@ -174,7 +174,7 @@ def _refused(port: int, count: int) -> Counter[int | str]:
         return Counter(pool.map(send, range(count)))
 
 
-def _wrong_bodies() -> Iterator[tuple[str, bytes]]:
+def _wrong_bodies(model: str) -> Iterator[tuple[str, bytes]]:
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (80, 80, 3), dtype=np.uint8)).save(file, "PNG")
     image, bomb = file.getvalue(), io.BytesIO()
@@ -185,7 +185,7 @@ def _wrong_bodies() -> Iterator[tuple[str, bytes]]:
     yield "/classify", bomb.getvalue()
     yield "/classify?top=-1", image
     yield "/classify", b"x" * 12_000_000
-    yield "/v2/models/another/infer", b'{"inputs": ['
+    yield f"/v2/models/{model}/infer", b'{"inputs": ['
 
 
 def _stopped(process: subprocess.Popen[str], port: int) -> tuple[int | str, int, float]:
@@ -215,7 +215,8 @@ def _memory(port: int) -> float | None:
 def _asked(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        connection.request(method, path, body)
+        with suppress(BrokenPipeError, ConnectionResetError):  # a body that is too large is not read to its end
+            connection.request(method, path, body)
         answer = connection.getresponse()
         return answer.status, answer.read()
     finally:

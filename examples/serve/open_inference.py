@@ -7,6 +7,7 @@ was expected.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ def metadata(network: Network) -> dict[str, Any]:
 
 def largest_body(network: Network, max_rows: int) -> int:
     """Bytes of a request with as many images as are allowed."""
-    return BYTES_BESIDE + BYTES_A_NUMBER * max_rows * int(np.prod(network.shape))
+    return BYTES_BESIDE + BYTES_A_NUMBER * max_rows * math.prod(network.shape)
 
 
 def read(content: bytes, network: Network, max_rows: int) -> Infer:
@@ -70,24 +71,28 @@ def _tensor(given: dict[str, Any], network: Network, max_rows: int) -> np.ndarra
         raise Refusal(400, f"the input is called `{network.input_name}`")
     if given.get("datatype") != DATATYPE:
         raise Refusal(400, f"`datatype` must be `{DATATYPE}`")
-    shape = given.get("shape")
-    fits = isinstance(shape, list) and all(type(side) is int for side in shape) and len(shape) == 4
-    if not fits or tuple(shape[1:]) != network.shape or not 1 <= shape[0] <= max_rows:
-        expected = ", ".join(map(str, network.shape))
-        raise Refusal(400, f"`shape` must be [N, {expected}] with N from 1 to {max_rows}")
+    shape = _shape(given.get("shape"), network, max_rows)
     try:
         values = np.asarray(given.get("data"))
     except (ValueError, OverflowError, RecursionError, TypeError) as error:  # ragged, or nested deeper than arrays go
         raise Refusal(400, "`data` is not a tensor of numbers") from error
     if values.dtype.kind not in "iuf":
         raise Refusal(400, "`data` must hold numbers alone")
-    if values.shape not in ((int(np.prod(shape)),), tuple(shape)):
-        raise Refusal(400, f"`data` must be flat, or nested as its shape {shape} says")
+    if values.shape not in ((math.prod(shape),), shape):
+        raise Refusal(400, f"`data` must be flat, or nested as its shape {list(shape)} says")
     with np.errstate(over="ignore"):
         images = values.astype(np.float32).reshape(shape)
     if not np.isfinite(images).all():
         raise Refusal(400, "`data` holds a number that is not finite in float32")
     return images
+
+
+def _shape(given: object, network: Network, max_rows: int) -> tuple[int, ...]:
+    sides = tuple(given) if isinstance(given, list) else ()
+    if any(type(side) is not int for side in sides) or sides[1:] != network.shape or not 1 <= sides[0] <= max_rows:
+        expected = ", ".join(map(str, network.shape))
+        raise Refusal(400, f"`shape` must be [N, {expected}] with N from 1 to {max_rows}")
+    return sides
 
 
 def answer(logits: np.ndarray, network: Network, id_: str | None) -> dict[str, Any]:
