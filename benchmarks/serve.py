@@ -49,7 +49,7 @@ MAY_GROW = 0.1
 
 
 @dataclass(frozen=True)
-class Served:
+class UnderLoad:
     bundle: Path
     requests: int
     images: tuple[Path, ...] = ()  # none: noise of the network's own size
@@ -59,7 +59,7 @@ def main() -> int:
     arguments = _arguments()
     with tempfile.TemporaryDirectory() as folder:
         device = Device.load(arguments.device)
-        given = [Served(path, arguments.requests) for path in arguments.bundles]
+        given = [UnderLoad(path, arguments.requests) for path in arguments.bundles]
         served = given or list(_made(Path(folder), device, arguments.requests))
         rows = [_row(one, arguments, Path(folder)) for one in served]
     document = {
@@ -79,7 +79,7 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _made(folder: Path, device: Device, requests: int) -> Iterator[Served]:
+def _made(folder: Path, device: Device, requests: int) -> Iterator[UnderLoad]:
     for name, share in (("fashion", 1), ("imagenet", 5)):
         space = dn.Space.load(name)
         network = write_untrained(
@@ -88,7 +88,7 @@ def _made(folder: Path, device: Device, requests: int) -> Iterator[Served]:
         print(f"exporting and measuring a network of {name}", file=sys.stderr, flush=True)
         bundle = dn.export(network, device, folder / f"{name}-bundle").folder
         images = () if name == "fashion" else tuple(_photographs(folder))
-        yield Served(bundle, requests // share, images)
+        yield UnderLoad(bundle, requests // share, images)
 
 
 def _photographs(folder: Path) -> Iterator[Path]:
@@ -101,7 +101,7 @@ def _photographs(folder: Path) -> Iterator[Path]:
         yield path
 
 
-def _row(served: Served, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def _row(served: UnderLoad, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with _service(served.bundle, arguments.option) as (process, port):
         load = _loaded(port, served, arguments.concurrency, folder)
         with ThreadPoolExecutor(1) as beside:
@@ -151,7 +151,7 @@ def _service(bundle: Path, options: list[str]) -> Iterator[tuple[subprocess.Pope
         process.wait()
 
 
-def _loaded(port: int, served: Served, concurrency: str, folder: Path) -> dict[str, Any]:
+def _loaded(port: int, served: UnderLoad, concurrency: str, folder: Path) -> dict[str, Any]:
     stored = folder / f"load-{concurrency}.json"
     command = [sys.executable, str(SERVE / "load.py"), f"http://127.0.0.1:{port}", "--json", str(stored)]
     command += ["--requests", str(served.requests), "--concurrency", concurrency]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -52,7 +53,8 @@ def load(path: Path, wanted: str | None = None) -> Loaded:
     told, notes = as_measured(path), []
     provider = wanted or told.get("provider") or _properties(open_session(path, CPU, {})).get("provider", CPU)
     own = told if provider == told.get("provider") else {}  # options of another provider mean nothing to this one
-    if provider not in onnxruntime.get_available_providers() and not own.get("plugin"):
+    plugin = own.get("plugin")
+    if not (importlib.util.find_spec(plugin) if plugin else provider in onnxruntime.get_available_providers()):
         notes.append(f"{provider} is not here, the CPU is used: the report's latencies do not hold")
         provider, own = CPU, {}
     session = open_session(path, provider, own)
@@ -75,16 +77,22 @@ def open_session(path: Path, provider: str, told: dict[str, Any]) -> Any:
     if told.get("batch"):  # the provider compiles for this one
         options.add_free_dimension_override_by_name("batch", told["batch"])
     given = told.get("provider_options", {})
-    if told.get("plugin"):  # a library of its own, which has to be introduced
-        library = importlib.import_module(told["plugin"]).get_library_path()
-        if provider not in {one.ep_name for one in onnxruntime.get_ep_devices()}:
-            onnxruntime.register_execution_provider_library(provider, str(library))
-        offered = [one for one in onnxruntime.get_ep_devices() if one.ep_name == provider]
-        fitting = [one for one in offered if told.get("device_type") in (None, one.device.type.name)]
-        options.add_provider_for_devices(fitting[:1], given)
+    if told.get("plugin"):
+        devices = _plugin_devices(provider, told)
+        if devices:  # else nothing it runs on is here, and the CPU takes over
+            options.add_provider_for_devices(devices, given)
         return onnxruntime.InferenceSession(str(path), options)
     providers = [(provider, given)] if provider == CPU else [(provider, given), (CPU, {})]
     return onnxruntime.InferenceSession(str(path), options, providers=providers)
+
+
+def _plugin_devices(provider: str, told: dict[str, Any]) -> list[Any]:
+    """What a provider with a library of its own offers, which has to be introduced, once a process."""
+    if provider not in {one.ep_name for one in onnxruntime.get_ep_devices()}:
+        library = importlib.import_module(told["plugin"]).get_library_path()
+        onnxruntime.register_execution_provider_library(provider, str(library))
+    offered = [one for one in onnxruntime.get_ep_devices() if one.ep_name == provider]
+    return [one for one in offered if told.get("device_type") in (None, one.device.type.name)][:1]
 
 
 def _properties(session: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from threading import BoundedSemaphore
 from typing import TypeVar
 
 import numpy as np
-from network import Network, inferences_at_once
+from network import ServedNetwork, inferences_at_once
 from refusals import Refusal
 
 Result = TypeVar("Result")
@@ -41,14 +41,14 @@ class Computed:
 
 
 class Engine:
-    def __init__(self, network: Network, limits: Limits) -> None:
+    def __init__(self, network: ServedNetwork, limits: Limits) -> None:
         self.network, self.limits = network, limits
         at_once = inferences_at_once(network)
         self.workers = limits.workers or (at_once if network.on_cpu else at_once + DECODING_BESIDE)
         self.inside = 0  # requests that wait or are computed
         self._pool = ThreadPoolExecutor(self.workers, "compute")
         self._free = BoundedSemaphore(self.workers if network.on_cpu else at_once)
-        self._batches = Batches(self) if limits.max_batch > 1 else None
+        self._batches = SharedInferences(self) if limits.max_batch > 1 else None
 
     async def compute(self, decode: Callable[[], np.ndarray]) -> Computed:
         """The logits of what `decode` makes; it is called in a thread."""
@@ -96,7 +96,7 @@ class Waiting:
     answer: asyncio.Future[tuple[np.ndarray, float, int]]
 
 
-class Batches:
+class SharedInferences:
     """Images of several requests in one inference. A batch goes when it is full, when its first request has waited
     long enough, or when nobody is left who could join."""
 

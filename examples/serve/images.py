@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from network import Network
+from network import ServedNetwork
 from PIL import Image, UnidentifiedImageError
 from refusals import Refusal
 
@@ -22,7 +22,7 @@ warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # sizes are com
 
 
 class ImageReader:
-    def __init__(self, network: Network, max_pixels: int) -> None:
+    def __init__(self, network: ServedNetwork, max_pixels: int) -> None:
         self._network, self._max_pixels = network, max_pixels
         Image.MAX_IMAGE_PIXELS = max_pixels  # for frames that turn out larger than the header said
         Image.init()  # all plug-ins now, not in the threads of the first requests

@@ -39,7 +39,7 @@ BEST = re.compile(rb'"label": *("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True)
-class Case:
+class LoadCase:
     request: bytes
     best: bytes  # class, from an answer before the load
 
@@ -74,7 +74,7 @@ class Level:
 class Client(asyncio.Protocol):
     """One connection, which sends its next request when the last one is answered."""
 
-    def __init__(self, level: Level, cases: list[Case], left: list[int], done: asyncio.Future[None]) -> None:
+    def __init__(self, level: Level, cases: list[LoadCase], left: list[int], done: asyncio.Future[None]) -> None:
         self._level, self._cases, self._left, self._done = level, cases, left, done
         self._received = bytearray()
         self._sent, self._case = 0.0, cases[0]
@@ -131,7 +131,7 @@ class Client(asyncio.Protocol):
             self._done.set_result(None)
 
 
-async def load(address: tuple[str, int], cases: list[Case], level: Level, requests: int) -> None:
+async def load(address: tuple[str, int], cases: list[LoadCase], level: Level, requests: int) -> None:
     loop = asyncio.get_running_loop()
     left, ends = [requests], [loop.create_future() for _ in range(level.concurrency)]
     begun = time.perf_counter()
@@ -247,13 +247,13 @@ def _png(rng: random.Random, how: dict[str, Any]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
-def _case(base: str, host: str, image: bytes) -> Case:
+def _case(base: str, host: str, image: bytes) -> LoadCase:
     asked = urllib.request.Request(f"{base}/classify?top=1", data=image, headers={"Content-Type": "image/png"})
     with urllib.request.urlopen(asked, timeout=SILENCE_S) as answer:
         best = BEST.search(answer.read())
     assert best is not None, "the service answers with classes"
     head = f"POST /classify?top=1 HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(image)}\r\n\r\n"
-    return Case(head.encode() + image, best[1])
+    return LoadCase(head.encode() + image, best[1])
 
 
 def _memory(base: str) -> float | None:

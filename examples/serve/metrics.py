@@ -36,7 +36,7 @@ class Histogram:
         yield f"{name}_count{around} {total}"
 
 
-class Metrics:
+class ServiceMetrics:
     def __init__(self, promise: Promise | None) -> None:
         self._promise = promise
         near = tuple(share * promise.undisturbed_ms / 1000 for share in TIMES_PROMISED) if promise else ()

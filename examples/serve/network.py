@@ -15,7 +15,7 @@ WARM_INFERENCES, WARM_S = 20, 0.2
 
 
 @dataclass(frozen=True)
-class Network:
+class ServedNetwork:
     name: str
     session: Any
     predict: ModuleType
@@ -59,7 +59,7 @@ class Network:
                 raise Refused(f"the model answers {answer.shape}, expected ({batch}, {len(self.labels)})")
 
 
-def open_network(bundle: OpenBundle, allow_fallback: bool = False) -> Network:
+def open_network(bundle: OpenBundle, allow_fallback: bool = False) -> ServedNetwork:
     notes = _pinned(bundle.session.get("cores"))
     try:
         loaded = bundle.predict.load(bundle.model)
@@ -82,7 +82,7 @@ def open_network(bundle: OpenBundle, allow_fallback: bool = False) -> Network:
     device_batch = int(bundle.device.get("batch") or 1)
     if device_batch > 1 and not isinstance(batch, int):
         notes.append(f"the report's latencies are for a batch of {device_batch}; an image alone is a batch of 1")
-    return Network(
+    return ServedNetwork(
         name=bundle.name,
         session=loaded.session,
         predict=bundle.predict,
@@ -128,6 +128,6 @@ def _quota() -> float | None:
         return None
 
 
-def inferences_at_once(network: Network) -> int:
+def inferences_at_once(network: ServedNetwork) -> int:
     """As many as have their threads' worth of cores; an accelerator computes one after the other."""
     return max(1, _cores() // network.threads) if network.on_cpu else 1

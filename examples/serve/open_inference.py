@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from network import Network
+from network import ServedNetwork
 from refusals import Refusal
 
 DATATYPE = "FP32"
@@ -26,7 +26,7 @@ class Infer:
     id: str | None
 
 
-def metadata(network: Network) -> dict[str, Any]:
+def metadata(network: ServedNetwork) -> dict[str, Any]:
     batch = network.fixed_batch or -1
     return {
         "name": network.name,
@@ -37,12 +37,12 @@ def metadata(network: Network) -> dict[str, Any]:
     }
 
 
-def largest_body(network: Network, max_rows: int) -> int:
+def largest_body(network: ServedNetwork, max_rows: int) -> int:
     """Bytes of a request with as many images as are allowed."""
     return BYTES_BESIDE + BYTES_A_NUMBER * max_rows * math.prod(network.shape)
 
 
-def read(content: bytes, network: Network, max_rows: int) -> Infer:
+def read(content: bytes, network: ServedNetwork, max_rows: int) -> Infer:
     request = _parsed(content)
     inputs, outputs, id_ = request.get("inputs"), request.get("outputs", []), request.get("id")
     if id_ is not None and not (isinstance(id_, str) and len(id_) <= 256):
@@ -66,7 +66,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
     return request
 
 
-def _tensor(given: dict[str, Any], network: Network, max_rows: int) -> np.ndarray:
+def _tensor(given: dict[str, Any], network: ServedNetwork, max_rows: int) -> np.ndarray:
     if given.get("name") != network.input_name:
         raise Refusal(400, f"the input is called `{network.input_name}`")
     if given.get("datatype") != DATATYPE:
@@ -87,7 +87,7 @@ def _tensor(given: dict[str, Any], network: Network, max_rows: int) -> np.ndarra
     return images
 
 
-def _shape(given: object, network: Network, max_rows: int) -> tuple[int, ...]:
+def _shape(given: object, network: ServedNetwork, max_rows: int) -> tuple[int, ...]:
     sides = tuple(given) if isinstance(given, list) else ()
     if any(type(side) is not int for side in sides) or sides[1:] != network.shape or not 1 <= sides[0] <= max_rows:
         expected = ", ".join(map(str, network.shape))
@@ -95,7 +95,7 @@ def _shape(given: object, network: Network, max_rows: int) -> tuple[int, ...]:
     return sides
 
 
-def answer(logits: np.ndarray, network: Network, id_: str | None) -> dict[str, Any]:
+def answer(logits: np.ndarray, network: ServedNetwork, id_: str | None) -> dict[str, Any]:
     tensor = {
         "name": network.output_name,
         "datatype": DATATYPE,

@@ -22,7 +22,7 @@ from bodies import BodyLimits
 from bundle import Refused, open_bundle
 from connections import GracefulServer, ImpatientProtocol
 from engine import Limits
-from network import Network, open_network
+from network import ServedNetwork, open_network
 from service import Service, application
 
 LOG = logging.getLogger("serve")
@@ -93,7 +93,7 @@ def _service(options: argparse.Namespace) -> Service:
 
 
 def _said(service: Service) -> list[str]:
-    network: Network = service.network
+    network: ServedNetwork = service.network
     said = [f"{network.provider}, {network.threads} thread(s) an inference, {service.engine.workers} at once"]
     if network.promise:
         told = network.promise

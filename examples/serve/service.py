@@ -16,8 +16,8 @@ from engine import Computed, Engine, Limits
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from images import FORMATS, ImageReader
-from metrics import Metrics
-from network import Network
+from metrics import ServiceMetrics
+from network import ServedNetwork
 from refusals import Refusal
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -28,13 +28,13 @@ Message = MutableMapping[str, Any]
 
 class Service:
     def __init__(
-        self, network: Network, limits: Limits, body_limits: BodyLimits, max_pixels: int, max_rows: int
+        self, network: ServedNetwork, limits: Limits, body_limits: BodyLimits, max_pixels: int, max_rows: int
     ) -> None:
         self.network, self.max_pixels, self.max_rows = network, max_pixels, max_rows
         self.reader = ImageReader(network, max_pixels)
         self.engine = Engine(network, limits)
         self.bodies = Bodies(body_limits)
-        self.metrics = Metrics(network.promise)
+        self.metrics = ServiceMetrics(network.promise)
         self.warm = self.stopping = False
 
     @property
@@ -122,7 +122,7 @@ def application(service: Service) -> FastAPI:
         service.engine.close()
 
     app = FastAPI(title=service.network.name, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.add_middleware(Observed, service=service)  # type: ignore[arg-type]
+    app.add_middleware(CountedAnswers, service=service)  # type: ignore[arg-type]
     app.exception_handler(Refusal)(_refused)
     app.exception_handler(HTTPException)(_no_route)
     app.exception_handler(ClientDisconnect)(_gone)
@@ -189,7 +189,7 @@ def _add_inference(app: FastAPI, service: Service) -> None:
         return await service.inferred(request)
 
 
-class Observed:
+class CountedAnswers:
     """Counts every answer with its route, and how long it took."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], service: Service) -> None:
