@@ -23,7 +23,8 @@ class SessionRecord(BaseModel):
     device_type: str | None = None  # of the plug-in's devices
     provider_options: dict[str, str] = {}
     environment: dict[str, str] = {}  # before the provider's library is loaded
-    intra_op_threads: int
+    threads: int  # of one inference, whoever starts them
+    intra_op_threads: int  # those of the session
     inter_op_threads: int = 1
     session_options: dict[str, str] = {}
     batch: int | None = None  # the only one that the provider compiles for; None: any
@@ -47,6 +48,7 @@ class SessionRecord(BaseModel):
             device_type=str(wanted).upper() if wanted else None,
             provider_options={key: record.spelled(value) for key, value in options.items()},
             environment=dict(record.environment.get(device.precision, {})),
+            threads=threads,
             intra_op_threads=1 if record.own_threads else threads,
             session_options=entries,
             batch=device.batch if record.fixed_batch else None,

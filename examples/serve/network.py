@@ -74,7 +74,7 @@ def open_network(bundle: OpenBundle, allow_fallback: bool = False) -> ServedNetw
         )
     given, answered = loaded.session.get_inputs()[0], loaded.session.get_outputs()[0]
     batch, *shape = given.shape
-    threads = int(bundle.session["intra_op_threads"])
+    threads = int(bundle.session["threads"])
     if runs_on == wanted and threads > _cores():
         notes.append(
             f"measured with {threads} threads, and this process may use {_cores()} cores: the promise fails here"

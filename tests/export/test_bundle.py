@@ -141,7 +141,9 @@ def test_predict_opens_the_file_as_it_was_measured(tmp_path: Path, tiny: Space) 
     images = np.random.default_rng(0).standard_normal((5, 1, 16, 12)).astype(np.float32)
 
     def opened(**session: object):
-        record = SessionRecord(provider="CPUExecutionProvider", intra_op_threads=2).model_copy(update=session)
+        record = SessionRecord(provider="CPUExecutionProvider", threads=2, intra_op_threads=2).model_copy(
+            update=session
+        )
         write_manifest(tmp_path, {}, ManifestAbout(session=record))
         return load(tmp_path / "model.onnx")
 

@@ -35,7 +35,7 @@ def test_a_device_files_own_options_win_in_the_runtimes_spelling() -> None:
 
 def test_a_provider_with_threads_of_its_own_is_told_them_by_its_options() -> None:
     told = SessionRecord.of(device(provider="openvino", threads=4), 4)
-    assert told.intra_op_threads == 1
+    assert (told.threads, told.intra_op_threads) == (4, 1)
     assert json.loads(told.provider_options["load_config"])["CPU"]["INFERENCE_NUM_THREADS"] == "4"
     plugin = SessionRecord.of(device(provider="openvino-plugin", provider_options={"device_type": "gpu"}), 4)
     assert (plugin.plugin, plugin.device_type) == ("onnxruntime_ep_openvino", "GPU")
