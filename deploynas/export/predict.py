@@ -10,11 +10,13 @@ the CPU. How an image becomes the network's input, and what its classes are call
 from __future__ import annotations
 
 import argparse
+import base64
 import importlib
 import importlib.util
 import json
 import os
 import sys
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,14 @@ import onnxruntime
 from PIL import Image, UnidentifiedImageError
 
 CPU = "CPUExecutionProvider"
+# a convolution of the largest 8-bit inputs and weights: 16 in every place, unless sums of products saturate
+LARGEST_SUMS = (
+    "eNrlUz1PwzAQjZOUptdCnUCrqguoC5KX7gWkKDCgCAnBhFhQSqw2oiQhTvnoAGXgR7Cx8uv4C9hJ1KYNZWHE1sXnp8s7n+9Z04yKS8NR8OQ7rPdZ"
+    "gnMoeX44jqGaLF127YwoQLqZ0Cgw6ql/N3b82JtQt70MdDbOMvfE86kTQR+WQ1az66nv0jl/Eergo9kmy/EMwMa33QfqDYYx4Lmf5ajnkCRRMwfk"
+    "s63AiylJFVTn0WMt6QPJ8IageE5YQWYoHG+LT0c9DPx7UoPSIArGYQtxLtKA2g2NfDq6YkMnpCYyOVwmOqih4zJTSqeAMJRZHHkuZVkQHIOghYpI"
+    "nFauCTcpeV1480oXt4WuncJiwM+ca6Ng4MWsndzvr/eVE9rldqYyowlbGjIwyBriJlZVWH8HMuJVEZYKEtZ7XwppYGTl5WSrr9PpHtGxbOWEZSOJ"
+    "vPP/+UQawoqVk4s9lV/++SAXGub3WHg3tqnKaP8vRnY5s2Itvz8bS0uDbPIDzDWWtPGA1HkbZ2rjTfwGah+MLw=="
+)
 
 
 def recommended(bundle: Path) -> Path:
@@ -62,6 +72,8 @@ def load(path: Path, wanted: str | None = None) -> Loaded:
         instead = session.get_providers()[0]
         notes.append(f"{provider} does not start, {instead} is used: the report's latencies do not hold")
     properties = _properties(session)
+    if provider == CPU:
+        notes += integer_notes(json.loads(properties.get("integers", "{}")))
     return Loaded(session, json.loads(properties["preprocessing"]), json.loads(properties["labels"]), tuple(notes))
 
 
@@ -93,6 +105,26 @@ def _plugin_devices(provider: str, told: dict[str, Any]) -> list[Any]:
         onnxruntime.register_execution_provider_library(provider, str(library))
     offered = [one for one in onnxruntime.get_ep_devices() if one.ep_name == provider]
     return [one for one in offered if told.get("device_type") in (None, one.device.type.name)][:1]
+
+
+def integer_notes(verified: dict[str, Any]) -> list[str]:
+    """Whether an 8-bit file computes here what it did where it was verified."""
+    there = verified.get("sums")
+    if verified.get("any_processor") or not there or there == integer_sums():
+        return []
+    known = ", ".join(verified.get("instruction_sets", [])) or "another processor"
+    return [
+        f"it was verified with {known}; integer kernels here sum otherwise: accuracy and classes are not the report's"
+    ]
+
+
+def integer_sums() -> str:
+    """`exact`, or `saturating`: x86 processors without VNNI add two products of 8 bits in 16."""
+    content = zlib.decompress(base64.b64decode(LARGEST_SUMS))
+    session = onnxruntime.InferenceSession(content, providers=[CPU])
+    given = session.get_inputs()[0]
+    found = session.run(None, {given.name: np.ones(given.shape, np.float32)})[0]
+    return "exact" if np.allclose(found, 16, rtol=0.01) else "saturating"
 
 
 def _properties(session: Any) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from deploynas.device import Device
+from deploynas.export import predict
 from deploynas.graph import INPUT
 from deploynas.latency.facts import facts_here
 from deploynas.latency.instruction_sets import instruction_sets
@@ -60,3 +63,18 @@ def test_weights_suit_the_processor_unless_the_device_file_says_otherwise(sums: 
     assert weight_types(said, facts) == (said.quantization,)
     elsewhere = Device.load("qnn-htp")
     assert weight_types(elsewhere, facts) == (elsewhere.quantized,)
+
+
+def test_a_bundle_asks_the_processor_it_finds_itself_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert zlib.decompress(base64.b64decode(predict.LARGEST_SUMS)) == probe()
+    assert predict.integer_sums() == integer_sums()
+    verified = {"sums": "exact", "instruction_sets": ["avx2", "avx_vnni"], "any_processor": False}
+    for here, everywhere, warned in (
+        ("exact", False, False),
+        ("saturating", False, True),
+        ("saturating", True, False),
+    ):
+        monkeypatch.setattr(predict, "integer_sums", lambda here=here: here)
+        notes = predict.integer_notes({**verified, "any_processor": everywhere})
+        assert bool(notes) == warned and all("avx2, avx_vnni" in note for note in notes)
+    assert predict.integer_notes({}) == []  # a file in float, or of an earlier version
