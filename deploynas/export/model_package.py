@@ -15,10 +15,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from deploynas.device import Device
 from deploynas.files import sha256_of, write_json
-from deploynas.latency.provider_session import DEVICE_TYPE, provider_options
-from deploynas.latency.session_settings import session_settings
+from deploynas.latency.session_record import SessionRecord
 from deploynas.timing import Timing
 
 # options that name files to write: the runtime refuses a package with any of them
@@ -41,14 +39,9 @@ class PackageFigures(BaseModel):
     size_bytes: int
     accuracy: float | None  # of the validation images; None: untrained
     timing: Timing | None
-    batch: int
-    threads: int | str  # as the device file says; the number is in the session's options
-    cores: list[int] | None  # the ones that were measured on: a package cannot pin a session to them
     processor: str
     versions: dict[str, str]
-    provider_options: dict[str, str]  # that were measured: the package itself can have them for plug-ins only
-    dimensions: dict[str, int]  # free dimensions that were fixed: a package cannot, the caller's options can
-    environment: dict[str, str]  # variables that were set before the provider's library was loaded
+    session: SessionRecord  # how it was opened: with it, whoever opens the session can do what a package cannot
 
 
 @dataclass(frozen=True)
@@ -67,18 +60,18 @@ class Package:
 
     name: str
     description: str
-    device: Device
+    device: str  # its name
     models: Sequence[Measured]
     processor: str
     versions: dict[str, str]
-    threads_of_all: int | None = None  # of the machine that measured, where that may be another one
+    session: SessionRecord  # how the models were opened when they were timed
 
 
 def write_model_package(folder: Path, package: Package) -> None:
     """`folder/{manifest.json,DEVICE.PRECISION/model.onnx}`."""
     variants: dict[str, object] = {}
     for model in package.models:
-        name = f"{package.device.name}.{model.precision}"
+        name = f"{package.device}.{model.precision}"
         (folder / name).mkdir(parents=True)
         shutil.copyfile(model.model, folder / name / MODEL_FILE)
         variants[name] = _variant(package, model, name)
@@ -93,45 +86,46 @@ def write_model_package(folder: Path, package: Package) -> None:
 
 
 def _variant(package: Package, model: Measured, name: str) -> dict[str, object]:
-    device = package.device
-    hardware = str(device.provider_options.get(DEVICE_TYPE, "")).lower()
-    options = provider_options(device, model.model, package.threads_of_all)
-    settings = session_settings(device, package.threads_of_all).as_entries()
-    kept_by_provider = (*device.record.cache_options, device.record.model_prefix_option)
-    options = {key: told for key, told in options.items() if key not in kept_by_provider}
+    session = package.session
+    hardware = (session.device_type or "").lower()
     return {
         "variant_directory": name,
-        "ep": device.provider_name,
+        "ep": session.provider,
         # the runtime compares it with hardware that it knows of plug-ins alone: a built-in provider would not match
-        **({"device": hardware} if device.record.plugin and hardware in ("cpu", "gpu", "npu") else {}),
+        **({"device": hardware} if hardware in ("cpu", "gpu", "npu") else {}),
         "executor_info": {
             "ort": {
                 "model_file": MODEL_FILE,
-                "session_options": {key: told for key, told in settings.items() if key not in _OUTPUT_FILES},
+                "session_options": _session_options(session),
                 # refused for providers that the runtime brings: who adds one of those gives it its options
-                **({"provider_options": options} if device.record.plugin and options else {}),
+                **({"provider_options": session.provider_options} if session.plugin else {}),
             }
         },
-        "additional_metadata": {"deploynas": _figures(package, model, options).model_dump(by_alias=True, mode="json")},
+        "additional_metadata": {"deploynas": _figures(package, model).model_dump(by_alias=True, mode="json")},
     }
 
 
-def _figures(package: Package, model: Measured, options: dict[str, str]) -> PackageFigures:
-    device = package.device
+def _session_options(session: SessionRecord) -> dict[str, str]:
+    """By the names that the runtime reads, with the level of optimisation that its sessions begin with."""
+    said = {
+        "session.intra_op_num_threads": str(session.intra_op_threads),
+        "session.inter_op_num_threads": str(session.inter_op_threads),
+        "session.graph_optimization_level": "enable_all",
+        **session.session_options,  # a device file may have named any of them
+    }
+    return {key: told for key, told in said.items() if key not in _OUTPUT_FILES}
+
+
+def _figures(package: Package, model: Measured) -> PackageFigures:
     return PackageFigures(
-        device=device.name,
+        device=package.device,
         precision=model.precision,
         recommended=model is package.models[0],
         sha256=sha256_of(model.model),
         size_bytes=model.model.stat().st_size,
         accuracy=model.accuracy,
         timing=model.timing,
-        batch=device.batch,
-        threads=device.threads,
-        cores=None if device.cores is None else list(device.cores),
         processor=package.processor,
         versions=package.versions,
-        provider_options=options,
-        dimensions=dict(session_settings(device, package.threads_of_all).dimensions),
-        environment=dict(device.record.environment.get(device.precision, {})),
+        session=package.session,
     )

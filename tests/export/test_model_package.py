@@ -19,9 +19,12 @@ from timings import timing
 from deploynas import graph
 from deploynas.device import Device
 from deploynas.export.model_package import COMPONENT, MANIFEST, Measured, Package, write_model_package
+from deploynas.latency.hardware import hardware
 from deploynas.latency.provider_session import open_session
+from deploynas.latency.session_record import SessionRecord, as_measured
 from deploynas.space import Space
 
+CPU_1T = SessionRecord.of(Device.load("cpu-1t"), 1)
 linux = pytest.mark.skipif(sys.platform != "linux", reason="counts the process's threads in /proc")
 
 
@@ -38,9 +41,13 @@ def package(tiny: Space, tmp_path: Path) -> Package:
         path = tmp_path / f"{precision}.onnx"
         path.write_bytes(graph.network(tiny, network, batch=None).SerializeToString())
         models.append(Measured(path, precision, 0.75, timing(1.0, 1.2)))
-    return Package(
-        "tiny", "tiny on é \"<b>\" '¦'", Device.load("cpu-1t"), models, "A “processor”", {"onnxruntime": "1"}
-    )
+    return Package("tiny", "tiny on é \"<b>\" '¦'", "cpu-1t", models, "A “processor”", {"onnxruntime": "1"}, CPU_1T)
+
+
+def of(package: Package, device: Device, threads: int) -> Package:
+    """As if it had been measured on a device."""
+    provenance = {"hardware": hardware().model_copy(update={"physical_cores": threads, "cpu_quota": None}).model_dump()}
+    return replace(package, device=device.name, session=as_measured(device, provenance))
 
 
 @contextmanager
@@ -64,7 +71,7 @@ def test_the_runtime_takes_the_recommended_variant_and_computes_the_same(
             with found.session(COMPONENT) as (variant, session):
                 assert variant == f"cpu-1t.{models[0].precision}"
                 logits = run(runtime, session, images, tiny.classes)
-        expected = open_session(models[0].model, package.device).run(None, {"input": images})[0]
+        expected = open_session(models[0].model, Device.load("cpu-1t")).run(None, {"input": images})[0]
         np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -75,7 +82,7 @@ def test_a_session_of_the_package_has_the_threads_that_were_measured(
 ) -> None:
     """A pool of n threads is n - 1 new ones, and the caller's."""
     device = Device(name="here", provider="cpu", threads=threads)
-    write_model_package(tmp_path / "package", replace(package, device=device))
+    write_model_package(tmp_path / "package", of(package, device, threads))
     with opened(runtime, tmp_path / "package") as found:
         before = len(os.listdir("/proc/self/task"))
         with found.session(COMPONENT):
@@ -105,7 +112,7 @@ def test_the_options_are_those_of_the_session_that_is_timed(package: Package, tm
     device = Device(
         name="here", provider="cpu", threads="all", session_options={"session.intra_op.allow_spinning": False}
     )
-    write_model_package(tmp_path / "package", replace(package, device=device, threads_of_all=7))
+    write_model_package(tmp_path / "package", of(package, device, 7))
     timed = open_session(package.models[0].model, device).get_session_options()
     variants = json.loads((tmp_path / "package" / MANIFEST).read_text())["components"][COMPONENT]["variants"]
     said = variants["here.int8"]["executor_info"]["ort"]["session_options"]
@@ -141,14 +148,14 @@ def test_what_a_package_cannot_say_of_other_providers_is_written_beside_it(packa
     """Shapes that are compiled for, variables of the environment; folders of caches are left out."""
     told = {"trt_engine_cache_path": "/somewhere/of/mine", "device_id": 1}
     device = Device(name="gpu", provider="tensorrt", batch=4, provider_options=told)
-    write_model_package(tmp_path / "package", replace(package, device=device))
+    write_model_package(tmp_path / "package", of(package, device, 1))
     text = (tmp_path / "package" / MANIFEST).read_text()
     variant = json.loads(text)["components"][COMPONENT]["variants"]["gpu.fp32"]
     assert "/somewhere" not in text and variant["ep"] == "TensorrtExecutionProvider" and "device" not in variant
     figures = variant["additional_metadata"]["deploynas"]
-    assert figures["provider_options"] == {"trt_fp16_enable": "0", "trt_int8_enable": "0", "device_id": "1"}
+    assert figures["session"]["provider_options"] == {"trt_fp16_enable": "0", "trt_int8_enable": "0", "device_id": "1"}
     assert "provider_options" not in variant["executor_info"]["ort"]  # refused for a provider that is no plug-in
-    assert figures["dimensions"] == {"batch": 4} and figures["environment"] == {"NVIDIA_TF32_OVERRIDE": "0"}
+    assert figures["session"]["batch"] == 4 and figures["session"]["environment"] == {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 @pytest.mark.parametrize("mistake", ["unknown key", "outside"])
