@@ -74,8 +74,9 @@ def command(
         raise InputError("`--member` is for an ensemble that `search --ensemble` found")
     first = (device_name, None if max_latency_ms is None else require_budget(max_latency_ms))
     wanted = [(Device.load(name), budget) for name, budget in [first, *(split_budget(text) for text in also_on)]]
+    wishes = wishes_of(options)  # its mistakes before anything is written
     network = _with_random_weights(network, data, pick, search) if untrained else _not_a_search_result(network)
-    asked = ExportOptions(wishes_of(options), data, supernet, search, latency)
+    asked = ExportOptions(wishes, data, supernet, search, latency)
     opened = open_network(network, asked)
     delivered, missed = list["Delivery"](), list[str]()
     for device, budget in wanted:

@@ -18,7 +18,7 @@ from deploynas.files import move_into_place, now, parse_json, sha256_of, write_j
 from deploynas.latency.session_record import SessionRecord
 from deploynas.provenance import DataRecord, Origin
 
-MANIFEST = "manifest.json"
+MANIFEST, SIGNATURE = "manifest.json", "model.sig"
 
 
 class FileHash(BaseModel):
@@ -51,7 +51,8 @@ def staged(folder: Path) -> Iterator[Path]:
     """A folder to fill beside the real one, which it replaces at the end; on failure nothing is left of it."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
         raise InputError(f"{folder} is there and is not a bundle", hint="choose another --out")
-    stage, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    new, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    stage = new / folder.name  # a signature names the folder that it is of
     stage.mkdir(parents=True)
     try:
         yield stage
@@ -64,14 +65,14 @@ def staged(folder: Path) -> Iterator[Path]:
                 move_into_place(old, folder)
             raise
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
 def write_manifest(
     folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout, model: str | None = None
 ) -> None:
-    """List everything in the folder; call it last."""
+    """List everything in the folder but a signature, which is about the list too; call it last."""
     manifest = ManifestFile(
         files=_listed(folder), model=model, lineage=lineage, about=about, deploynas=__version__, created=now()
     )
@@ -89,7 +90,7 @@ def _listed(folder: Path) -> list[FileHash]:
     return [
         FileHash(path=path.relative_to(folder).as_posix(), sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
+        if path.is_file() and path not in (folder / MANIFEST, folder / SIGNATURE)
     ]
 
 

@@ -21,6 +21,7 @@ from deploynas.pipeline.limits import require_within
 from deploynas.pipeline.patience import patiently
 from deploynas.pipeline.verdict import NetworkFiles, Rule, TimedFiles, timed_files
 from deploynas.providers import Precision
+from deploynas.report.publication import Publication
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
@@ -45,6 +46,9 @@ class Wishes:
     max_accuracy_drop: float = 0.01  # of files with fewer bits than fp32
     opset: int = OPSET
     triton: bool = False
+    ort_package: bool = False  # ONNX Runtime's, with the options that were measured
+    publication: Publication = field(default_factory=Publication)  # what the card says that nobody measured
+    sign: str | None = None  # the file of a private key
     rounds: int = 3
     runs: int = 300  # timed inferences per file
     frontier_points: int = 5  # networks of the frontier that are measured for the report
