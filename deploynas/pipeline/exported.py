@@ -29,6 +29,7 @@ from deploynas.providers import CPU, Precision
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
+from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 
@@ -162,7 +163,8 @@ def write_network(
         untrained=bool(record.untrained),
     )
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
-    files = _files_for(device, source, batches, wishes)
+    trained = TrainedQuantization.beside(network)
+    files = _files_for(device, source, batches, wishes, _Trained(trained, checkpoint.weights_sha256))
     if not record.untrained:  # random weights have no accuracy to lose
         _require_accuracy(files, device, wishes.max_accuracy_drop)
     # what the provider cannot compute in is written for comparison alone, and not shipped
@@ -181,7 +183,17 @@ def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
         files.int8.lost.require("int8", most, hint)
 
 
-def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes) -> NetworkFiles:
+@dataclass(frozen=True)
+class _Trained:
+    """8-bit weights that lie beside a network, and the hash of the network's own."""
+
+    weights: TrainedQuantization | None
+    network_sha256: str
+
+
+def _files_for(
+    device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, trained: _Trained
+) -> NetworkFiles:
     """Fp32, and what the device or somebody wants besides."""
     validation, asked = stream(batches, batches.data.validation), asked_for(device, wishes)
     fp32 = fp32_file(network, validation)
@@ -196,7 +208,10 @@ def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: 
             impossible["fp16"] = error.message
     if "int8" in asked and "int8" not in impossible:
         images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
-        how = Int8Wishes(wishes.calibration, images, device.quantized, device.provider_name == CPU)
+        here = device.provider_name == CPU
+        how = Int8Wishes(
+            wishes.calibration, images, device.quantized, here, trained.weights, trained.network_sha256
+        )
         int8 = int8_file(network, fp32, validation, how)
     return NetworkFiles(fp32, fp16, int8, impossible)
 

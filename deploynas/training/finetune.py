@@ -21,6 +21,7 @@ from deploynas.supernet.checkpoint import Checkpoint, save_network
 from deploynas.supernet.extraction import extract, network_alone
 from deploynas.supernet.input_size import at_one_size, for_any_size
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.trained_quantization import remove_trained_quantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
@@ -110,6 +111,7 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         if force:
             remove_state(self.folder)
+            remove_trained_quantization(self.path)
             for path in (self.path.with_suffix(".json"), self.path, self.folder / METRICS_FILE):
                 path.unlink(missing_ok=True)
         state = read_state(self.folder)
