@@ -56,8 +56,8 @@ def command(
     bits, and `export` takes those weights for its 8-bit file; NETWORK, which `finetune` wrote, is only trained on.
     """
     from deploynas.device import Device
-    from deploynas.pipeline.finetune_int8 import Int8Options
     from deploynas.pipeline.finetune import FineTuneOptions, finetune, supernet_of
+    from deploynas.pipeline.finetune_int8 import Int8Options
     from deploynas.progress import silent
     from deploynas.search.result_file import SearchFile
     from deploynas.training.recipe import Recipe

@@ -209,9 +209,7 @@ def _files_for(
     if "int8" in asked and "int8" not in impossible:
         images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
         here = device.provider_name == CPU
-        how = Int8Wishes(
-            wishes.calibration, images, device.quantized, here, trained.weights, trained.network_sha256
-        )
+        how = Int8Wishes(wishes.calibration, images, device.quantized, here, trained.weights, trained.network_sha256)
         int8 = int8_file(network, fp32, validation, how)
     return NetworkFiles(fp32, fp16, int8, impossible)
 

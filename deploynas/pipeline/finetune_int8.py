@@ -1,4 +1,4 @@
-"""A fine-tuned network trained on in 8 bits, for the quantisation of a device: from its folder to the file beside it."""
+"""A fine-tuned network trained on in 8 bits, as a device has them: from its folder to the file beside it."""
 
 from __future__ import annotations
 

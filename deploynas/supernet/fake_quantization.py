@@ -85,7 +85,7 @@ def rounded_bias(bias: Tensor, scale: Tensor) -> Tensor:
     return _Through.apply(bias, rounded)
 
 
-def step(low: Tensor, high: Tensor, quantization: Quantization) -> tuple[Tensor, Tensor]:
+def scale_and_zero(low: Tensor, high: Tensor, quantization: Quantization) -> tuple[Tensor, Tensor]:
     """`Quantization.step` of a range in double precision, with gradients: scale and zero point."""
     high = torch.maximum(high, low.detach() + SMALLEST_WIDTH)
     if quantization.symmetric:

@@ -8,7 +8,7 @@ change there is a change here, and a test compares the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from deploynas.supernet.fake_quantization import (
     rounded_bias,
     rounded_values,
     rounded_weight,
-    step,
+    scale_and_zero,
 )
 
 INPUT, OUTPUT = "input", "logits"  # as the graph calls them
@@ -57,7 +57,7 @@ class QuantizedNetwork(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         first = self.parts[0][1]
         writer = _Rounding(self)
-        y: Tensor = Value(INPUT, first.in_channels, first.height, first.width, images)
+        y: Tensor = Computed(INPUT, first.in_channels, first.height, first.width, numbers=images)
         for name, part in self.parts:
             y = part.write(writer, name, y)
         return writer.finish(_valued(y))
@@ -68,20 +68,20 @@ class QuantizedNetwork(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Value(Tensor):
+class Computed(Tensor):
     """A value of the network with its numbers; `scale` is that of its integers, None while it is in float."""
 
-    numbers: torch.Tensor = torch.empty(0)
+    numbers: torch.Tensor = field(kw_only=True)
     scale: torch.Tensor | None = None
 
-    def with_numbers(self, numbers: torch.Tensor, name: str | None = None) -> Value:
+    def with_numbers(self, numbers: torch.Tensor, name: str | None = None) -> Computed:
         """Another value of the same shape, in float."""
         return replace(self, name=name or self.name, numbers=numbers, scale=None)
 
 
-def _valued(x: Tensor) -> Value:
+def _valued(x: Tensor) -> Computed:
     """Parts hand on what they were given."""
-    assert isinstance(x, Value)
+    assert isinstance(x, Computed)
     return x
 
 
@@ -91,10 +91,10 @@ class _Rounding:
     def __init__(self, network: QuantizedNetwork) -> None:
         self.network, self.quantization = network, network.quantization
         edges = network.ranges.edges()
-        scales, zeros = step(*edges, self.quantization)
+        scales, zeros = scale_and_zero(*edges, self.quantization)
         self.scales, self.zero_points = scales.float().unbind(), zeros.float().unbind()
-        gate = [torch.tensor(edge, dtype=torch.float64, device=edges[0].device) for edge in GATE]
-        scale, zero = step(*gate, self.quantization)
+        low, high = torch.tensor(GATE, dtype=torch.float64, device=edges[0].device)
+        scale, zero = scale_and_zero(low, high, self.quantization)
         self.gate = (scale.float(), zero.float())
 
     def conv(
@@ -114,7 +114,7 @@ class _Rounding:
         y = F.conv2d(
             x.numbers, *self._parameters(name, x, bias), stride, kernel // 2, groups=out_channels if depthwise else 1
         )
-        out = Value(name, out_channels, strided(x.height, stride), strided(x.width, stride), y)
+        out = Computed(name, out_channels, strided(x.height, stride), strided(x.width, stride), numbers=y)
         if activation == "hard_sigmoid" and self.network.biased_gates and bias:
             return self._biased_gate(out)
         return self._activated(out, activation)
@@ -122,7 +122,7 @@ class _Rounding:
     def linear(self, name: str, x: Tensor, outputs: int, *, activation: str | None = None, bias: bool = True) -> Tensor:
         x = _valued(x)
         # before the vector is made it is a pixel
-        y = Value(name, outputs, 1, 1, F.linear(x.numbers.flatten(1), *self._parameters(name, x, bias)))
+        y = Computed(name, outputs, numbers=F.linear(x.numbers.flatten(1), *self._parameters(name, x, bias)))
         return self._activated(y, activation) if activation else y
 
     def relu(self, name: str, x: Tensor) -> Tensor:
@@ -135,16 +135,19 @@ class _Rounding:
     def average_pool(self, name: str, x: Tensor, kernel: int, stride: int = 1) -> Tensor:
         x = self._entering(x)
         y = F.avg_pool2d(x.numbers, kernel, stride, (kernel - 1) // 2, count_include_pad=False)
-        return self._quantized(Value(name, x.channels, strided(x.height, stride), strided(x.width, stride), y))
+        return self._quantized(
+            Computed(name, x.channels, strided(x.height, stride), strided(x.width, stride), numbers=y)
+        )
 
     def global_pool(self, name: str, x: Tensor) -> Tensor:
         x = _valued(x)
-        return self._quantized(Value(name, x.channels, 1, 1, x.numbers.mean((2, 3), keepdim=True)))
+        return self._quantized(Computed(name, x.channels, numbers=x.numbers.mean((2, 3), keepdim=True)))
 
     def flatten(self, name: str, x: Tensor) -> Tensor:
         # the graph rounds once more, with the scale that the value has
         x = _valued(x)
-        return Value(name, x.channels * x.height * x.width, 1, 1, x.numbers.flatten(1), x.scale)
+        channels = x.channels * x.height * x.width
+        return Computed(name, channels, scale=x.scale, numbers=x.numbers.flatten(1))
 
     def add(self, name: str, x: Tensor, y: Tensor) -> Tensor:
         x = self._entering(x)
@@ -158,12 +161,12 @@ class _Rounding:
         x = _valued(x)
         return self._quantized(x.with_numbers(x.numbers * _valued(gate).numbers, name))
 
-    def finish(self, y: Value) -> torch.Tensor:
+    def finish(self, y: Computed) -> torch.Tensor:
         if self.quantization.logits == "8-bit" and y.scale is None:
             y = self._quantized(y, range_of=OUTPUT)
         return y.numbers
 
-    def _activated(self, x: Value, activation: str | None) -> Value:
+    def _activated(self, x: Computed, activation: str | None) -> Computed:
         name = f"{x.name}/act"
         match activation:
             case None:
@@ -181,7 +184,7 @@ class _Rounding:
             case _:
                 raise InputError(f"no activation `{activation}` in 8 bits")
 
-    def _hard(self, x: Value, name: str, activation: str) -> Value:
+    def _hard(self, x: Computed, name: str, activation: str) -> Computed:
         if self.quantization.hard_activations == "operator":
             if activation == "hard_sigmoid":
                 return self._gate(x.with_numbers(F.hardsigmoid(x.numbers), name))
@@ -193,29 +196,29 @@ class _Rounding:
             return gate
         return self._quantized(x.with_numbers(x.numbers * gate.numbers, name))
 
-    def _biased_gate(self, x: Value) -> Value:
+    def _biased_gate(self, x: Computed) -> Computed:
         """x + 3 in steps of 6 / 255 from 0 on; the same integers in steps of 1 / 255 are the gate."""
         lowest = x.numbers.new_tensor(float(self.quantization.lowest))
         wide = x.numbers.new_tensor(6 / LEVELS)
         y = rounded_values(x.numbers + 3, wide, lowest, self.quantization.lowest) / 6
         return replace(x, name=f"{x.name}/act/gate", numbers=y, scale=self.gate[0])
 
-    def _entering(self, x: Tensor) -> Value:
+    def _entering(self, x: Tensor) -> Computed:
         """The network's own input comes in float."""
         x = _valued(x)
         return x if x.scale is not None else self._quantized(x)
 
-    def _quantized(self, x: Value, range_of: str | None = None) -> Value:
+    def _quantized(self, x: Computed, range_of: str | None = None) -> Computed:
         place = self.network.ranges.place(range_of or x.name)
         return self._rounded(x, self.scales[place], self.zero_points[place])
 
-    def _gate(self, x: Value) -> Value:
+    def _gate(self, x: Computed) -> Computed:
         return self._rounded(x, *self.gate)
 
-    def _rounded(self, x: Value, scale: torch.Tensor, zero: torch.Tensor) -> Value:
+    def _rounded(self, x: Computed, scale: torch.Tensor, zero: torch.Tensor) -> Computed:
         return replace(x, numbers=rounded_values(x.numbers, scale, zero, self.quantization.lowest), scale=scale)
 
-    def _parameters(self, name: str, x: Value, bias: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _parameters(self, name: str, x: Computed, bias: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Weight and bias of the operator that reads x, as the graph has them."""
         weight, scale = rounded_weight(self.network.weights[f"{name}/weight"], self.quantization)
         if not bias:

@@ -42,9 +42,7 @@ class QuantizedTuningRecord(BaseModel):
 
 
 class TrainedQuantizationFile(BaseModel):
-    schema_: Literal["deploynas/trained-quantization"] = Field(
-        default="deploynas/trained-quantization", alias="schema"
-    )
+    schema_: Literal["deploynas/trained-quantization"] = Field(default="deploynas/trained-quantization", alias="schema")
     schema_version: int = 1
     network_sha256: str  # of the weights that they started from
     quantization: RecordedQuantization
@@ -113,9 +111,7 @@ def remove_trained_quantization(network: Path) -> None:
 def _differences(trained: Quantization, wanted: Quantization) -> list[str]:
     """What was trained for and is not wanted, key by key."""
     theirs: dict[str, Any] = wanted.model_dump()
-    return [
-        f"`{key}: {_written(value)}`" for key, value in trained.model_dump().items() if value != theirs[key]
-    ]
+    return [f"`{key}: {_written(value)}`" for key, value in trained.model_dump().items() if value != theirs[key]]
 
 
 def _written(value: object) -> str:

@@ -85,12 +85,12 @@ def tune_quantized(
     task: QuantizedTuningTask, network: Path, force: bool = False, on_progress: OnProgress = silent
 ) -> QuantizedTuningResult:
     """Run, continue or report the training of what lies beside `network`, in this process alone."""
-    run = _Run(task, Path(network), on_progress)
+    run = _QuantizedRun(task, Path(network), on_progress)
     run.prepare(force)
     return run.train()
 
 
-class _Run:
+class _QuantizedRun:
     def __init__(self, task: QuantizedTuningTask, network: Path, on_progress: OnProgress) -> None:
         architecture = task.network.architecture
         if architecture is None:

@@ -21,8 +21,8 @@ from deploynas.graph import Form, OperatorForms
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import PRESETS, Space
 from deploynas.supernet import quantized_network
-from deploynas.supernet.fake_quantization import LearnedRanges, rounded_values, rounded_weight, step
-from deploynas.supernet.quantized_network import QuantizedNetwork, Value
+from deploynas.supernet.fake_quantization import LearnedRanges, rounded_values, rounded_weight, scale_and_zero
+from deploynas.supernet.quantized_network import Computed, QuantizedNetwork
 
 QUANTIZATIONS = {"for CPUs": FOR_CPUS, **EVERY}
 
@@ -76,7 +76,7 @@ def differing(case: Case, quantization: Quantization, forms: OperatorForms = CHO
     compared: list[tuple[int, int]] = []
 
     class Forced(quantized_network._Rounding):
-        def _rounded(self, x: Value, scale: torch.Tensor, zero: torch.Tensor) -> Value:
+        def _rounded(self, x: Computed, scale: torch.Tensor, zero: torch.Tensor) -> Computed:
             made = super()._rounded(x, scale, zero)
             integers = torch.from_numpy(meant[self.written_name(x)].astype(np.float32)).view_as(made.numbers)
             expected = (integers - zero) * scale
@@ -85,7 +85,7 @@ def differing(case: Case, quantization: Quantization, forms: OperatorForms = CHO
             compared.append((int(off.sum()), off.numel()))
             return replace(made, numbers=expected)
 
-        def written_name(self, x: Value) -> str:
+        def written_name(self, x: Computed) -> str:
             """The last value is renamed only after it was quantised."""
             return f"{x.name}/quantized"
 
@@ -141,3 +141,73 @@ def test_the_logits_are_those_of_the_graph(quantization: Quantization, case: Cas
     with torch.no_grad():
         found = case.network(quantization, CHOSEN)(torch.from_numpy(case.x)).numpy()
     assert rms(found - meant) <= 0.05 * rms(meant - case.exact)
+
+
+def test_rounding_hands_gradients_on_and_what_is_clipped_moves_the_edge() -> None:
+    x = torch.tensor([-3.0, -0.4, 0.0, 0.3, 5.0], requires_grad=True)
+    ranges = LearnedRanges({"x": (-1.0, 2.0)})
+    low, high = ranges.edges()
+    y = rounded_values(x, *(value.float() for value in scale_and_zero(low[0], high[0], FOR_CPUS)), FOR_CPUS.lowest)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0, 1, 1, 1, 0]
+    step = 3 / 255
+    np.testing.assert_allclose(y.detach(), [-1, *(step * np.round(np.array([-0.4, 0, 0.3]) / step)), 2], rtol=1e-6)
+    # an edge that moves by d of itself moves what it clips by d of itself, and rounding errors by their share
+    inside = sum(np.round(value / step) - value / step for value in (-0.4, 0.3)) / 255
+    assert ranges.high_move.grad is not None and ranges.low_move.grad is not None
+    np.testing.assert_allclose(ranges.high_move.grad, [2 * (1 + inside)], rtol=1e-4)
+    np.testing.assert_allclose(ranges.low_move.grad, [-1 * (1 - inside)], rtol=1e-4)
+
+
+def test_ranges_keep_zero_inside_however_far_they_move() -> None:
+    ranges = LearnedRanges({"relu": (0.0, 6.0), "linear": (-2.0, 3.0), "nothing": (0.0, 0.0)})
+    with torch.no_grad():
+        ranges.low_move.fill_(-4.0)
+        ranges.high_move.fill_(3.0)
+    found = ranges.by_name()
+    assert found["relu"] == (0.0, pytest.approx(6 * np.exp(3)))
+    assert found["linear"] == (pytest.approx(-2 * np.exp(-4)), pytest.approx(3 * np.exp(3)))
+    low, high = ranges.edges()
+    for quantization in QUANTIZATIONS.values():
+        scale, zero = scale_and_zero(low, high, quantization)
+        for i, (name, (at_least, at_most)) in enumerate(found.items()):
+            expected = quantization.step(at_least, max(at_most, at_least + 1e-6))
+            assert (float(scale[i]), float(zero[i])) == expected, name
+
+
+def test_weights_of_7_bits_are_at_most_63_steps() -> None:
+    weight = torch.randn(4, 3, 3, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    rounded, scale = rounded_weight(weight, EVERY["7-bit weights"])
+    steps = (rounded / scale.view(-1, 1, 1, 1)).detach()
+    assert steps.abs().flatten(1).amax(1).tolist() == pytest.approx([63] * 4)
+    np.testing.assert_allclose(steps, steps.round(), atol=1e-4)
+    rounded.sum().backward()
+    assert weight.grad is not None and bool((weight.grad == 1).all())
+
+
+def test_a_value_without_a_range_is_named(case: Case) -> None:
+    ranges = {name: value for name, value in case.ranges.items() if name != "stem/conv"}
+    network = QuantizedNetwork(case.parts, case.weights, ranges, FOR_CPUS)
+    with pytest.raises(InputError, match="no range for `stem/conv`"):
+        network(torch.from_numpy(case.x))
+
+
+def test_it_learns_what_it_is_taught(case: Case) -> None:
+    """Coarse integers lose something that training brings back: the distance to the network in fp32 falls."""
+    coarse = Quantization(weight_bits=7, per_channel=False)
+    network = QuantizedNetwork(case.parts, case.weights, case.ranges, coarse)
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+    x, exact = torch.from_numpy(case.x), torch.from_numpy(case.exact)
+    losses = []
+    for _ in range(40):
+        loss = (network(x) - exact).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-5:]) < 0.3 * losses[0]
+    changed = {
+        name for name, value in network.folded_weights().items() if not np.array_equal(value, case.weights[name])
+    }
+    assert changed == set(case.weights)
+    assert network.ranges.by_name() != dict(case.ranges)
