@@ -146,22 +146,13 @@ def write_network(
 ) -> Written:
     """Write and verify the files of a network into a folder; `GateError` if the device file does not allow it."""
     checkpoint = load_checkpoint(network)
-    architecture, data = checkpoint.architecture, batches.data
+    architecture = checkpoint.architecture
     if architecture is None:
         raise InputError(f"{network} holds a supernet, expected one network", hint="`deploynas finetune` makes one")
     batches = batches.at_the_size_of(architecture)
     require_within(device, architecture)
     record = CheckpointRecord.of(checkpoint)
-    metadata = Metadata(
-        preprocessing=preprocessing(data, batches.space),
-        labels=list(data.classes),
-        data=record.data.public() if record.data else None,
-        validation_accuracy=record.validation_accuracy,
-        lineage=record.lineage.public(),
-        teacher=record.teacher,
-        provider=device.provider_name,
-        untrained=bool(record.untrained),
-    )
+    metadata = metadata_of(checkpoint, batches, device.provider_name)
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
     trained = TrainedQuantization.beside(network)
     files = _files_for(device, source, batches, wishes, _Trained(trained, checkpoint.weights_sha256))
@@ -172,6 +163,21 @@ def write_network(
     for precision, file in made.items():
         write_bytes(stage / MODEL[precision], file.content)
     return Written(checkpoint, files, {precision: stage / MODEL[precision] for precision in made})
+
+
+def metadata_of(checkpoint: Checkpoint, batches: Batches, provider: str | None = None) -> Metadata:
+    """What a network's files say about themselves; `batches` are of its own input size."""
+    record, data = CheckpointRecord.of(checkpoint), batches.data
+    return Metadata(
+        preprocessing=preprocessing(data, batches.space),
+        labels=list(data.classes),
+        data=record.data.public() if record.data else None,
+        validation_accuracy=record.validation_accuracy,
+        lineage=record.lineage.public(),
+        teacher=record.teacher,
+        provider=provider,
+        untrained=bool(record.untrained),
+    )
 
 
 def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:

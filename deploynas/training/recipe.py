@@ -82,7 +82,7 @@ class QuantizedTuning(_Strict):
     """Of a fine-tuned network in 8 bits; what is not said here is as in fine-tuning."""
 
     epochs: int | None = Field(default=None, ge=1)  # None: a tenth of those of fine-tuning
-    lr: float = Field(default=0.01, gt=0)
+    lr: float = Field(default=0.005, gt=0)
     clip_grad: float | None = Field(default=1.0, gt=0)
     ranges: Literal["learned", "held"] = "learned"  # of activations: what calibration found may move, or may not
 

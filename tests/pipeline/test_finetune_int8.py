@@ -35,6 +35,7 @@ from deploynas.training.recipe import Augmentation, Recipe
 from deploynas.training.state import OtherSettings
 
 FAST = ("finetune.epochs=1", "finetune.batch=100", "recalibration_images=100")
+MSE = Calibration()
 COARSE = Quantization(weight_bits=7, per_channel=False)
 
 
@@ -63,8 +64,8 @@ def tuned(
     return found
 
 
-def written(network: Path, device: Device, wishes: Wishes = Wishes(int8="force")) -> Written:
-    given = open_network(network, ExportOptions())
+def written(network: Path, device: Device, calibration: Calibration = MSE) -> Written:
+    given, wishes = open_network(network, ExportOptions()), Wishes("force", calibration=calibration)
     return write_network(network, Batches(given.data, given.space, Augmentation()), device, network.parent, wishes)
 
 
@@ -105,9 +106,8 @@ def test_training_that_was_stopped_ends_with_the_same_bits(network: Path, tmp_pa
 def test_the_loss_falls_and_ranges_learn_only_if_they_may(network: Path, tmp_path: Path) -> None:
     start = int8_task(open_network(network, ExportOptions()), COARSE, Int8Options()).start
     learned = tuned(network, "int8.epochs=3", "int8.lr=0.02")
-    epochs = [
-        r["train_loss"] for r in read(network.with_name("metrics.jsonl")) if r["phase"] == "int8" and "epoch" in r
-    ]
+    recorded = read(network.with_name("metrics.jsonl"))
+    epochs = [record["train_loss"] for record in recorded if record["phase"] == "int8" and "epoch" in record]
     assert len(epochs) == 3 and epochs[-1] < epochs[0]
     held = tuned(network, "int8.ranges=held", force=True)
     assert held.ranges == start.ranges and learned.ranges != start.ranges
@@ -136,9 +136,8 @@ def test_export_ships_what_was_trained(network: Path) -> None:
     trained = tuned(network, "int8.epochs=2")
     file = int8_of(written(network, device_for(COARSE)))
     assert file.trained == trained.about and file.calibration_images == 0
-    stored = {
-        t.name: onnx.numpy_helper.to_array(t) for t in onnx.load_model_from_string(file.content).graph.initializer
-    }
+    graph = onnx.load_model_from_string(file.content).graph
+    stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     for name, weight in trained.weights.items():
         if name.endswith("/weight"):
             step = np.abs(weight).max() / np.float32(63)
@@ -161,7 +160,7 @@ def test_what_was_trained_for_something_else_is_left_out_with_the_reason(network
         assert file.calibration_images > 0
     # a scale for each tensor can be asked for on any device, and then it fits
     seven = device_for(Quantization(weight_bits=7))
-    assert int8_of(written(network, seven, Wishes("force", calibration=Calibration(per_channel=False)))).trained
+    assert int8_of(written(network, seven, Calibration(per_channel=False))).trained
     about = json.loads(network.with_suffix(".json").read_text())
     path = TrainedQuantization.path(network).with_suffix(".json")
     path.write_text(path.read_text().replace(about["weights_sha256"], "0" * 64))
