@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from deploynas.export.calibration import RANGE_RULES, Calibration
-from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp32_file, int8_file
-from deploynas.export.verification import correct_images
+from deploynas.export.integer_file import Int8Wishes, int8_file
+from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
+from deploynas.export.verification import judged
 from deploynas.files import now, write_json
 from deploynas.latency.hardware import hardware, versions
 from deploynas.pipeline.export import ExportOptions, open_network
@@ -72,7 +73,6 @@ class QuantizedFiles:
         self.images = {part: stream(batches, subset) for part, subset in parts.items()}
         self.calibration = stream(batches, calibration_subset(given.data, Calibration().share))
         self.network = TorchNetwork(checkpoint.model, checkpoint.architecture, metadata_of(checkpoint, batches))
-        self.sha256 = checkpoint.weights_sha256
         self.fp32: Fp32File = fp32_file(self.network, self.images["validation"])
 
     def judged_fp32(self) -> Judged:
@@ -87,7 +87,7 @@ class QuantizedFiles:
         trained: TrainedQuantization | None,
         seed: int = 0,
     ) -> Judged:
-        how = Int8Wishes(rule, self.calibration, quantization, True, trained, self.sha256)
+        how = Int8Wishes(rule, self.calibration, quantization, trained=trained)
         made = int8_file(self.network, self.fp32, self.images["validation"], how)
         assert (made.trained is None) == (trained is None), made.not_trained
         what = "trained" if trained else rule.method
@@ -95,7 +95,7 @@ class QuantizedFiles:
         return Judged(name, what, seed, written, integer)
 
     def _right(self, content: bytes, as_written: bool) -> dict[str, np.ndarray]:
-        return {part: correct_images(content, images, as_written) for part, images in self.images.items()}
+        return {part: judged(content, images, as_written).correct for part, images in self.images.items()}
 
 
 def compared(

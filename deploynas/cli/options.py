@@ -163,9 +163,9 @@ def goal_of(options: Values) -> Goal | None:
 
 with_bundle_options = with_options(
     click.option(
-        "--int8", type=click.Choice(["measured", "force"]), is_flag=False, flag_value="measured",
+        "--int8", type=click.Choice(["measured", "force", "mixed"]), is_flag=False, flag_value="measured",
         help="An 8-bit file, calibrated with training images, if it is measured to be faster and accurate enough; "
-             "`force`: whatever is measured.",
+             "`force`: whatever is measured; `mixed`: 8 bits in the parts of the network where they pay.",
     ),
     click.option(
         "--fp16", type=click.Choice(["measured", "force"]), is_flag=False, flag_value="measured",

@@ -10,6 +10,8 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.export.calibration import Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
+from deploynas.latency.target import target_of
+from deploynas.latency.weight_types import weight_types
 from deploynas.pipeline.export import ExportOptions, GivenNetwork, open_network
 from deploynas.pipeline.images import calibration_subset, stream
 from deploynas.progress import OnProgress, silent
@@ -54,10 +56,11 @@ def finetune_int8(
 
 
 def quantization_of(device: str | Device | Quantization) -> Quantization:
-    """A device by name, or loaded, means its own."""
-    if isinstance(device, str):
-        device = Device.load(device)
-    return device.quantized if isinstance(device, Device) else device
+    """A device by name, or loaded, means its own; where several would do, the first that `export` tries."""
+    if isinstance(device, Quantization):
+        return device
+    device = Device.load(device) if isinstance(device, str) else device
+    return weight_types(device, target_of(device).facts())[0]
 
 
 def int8_task(given: GivenNetwork, quantization: Quantization, options: Int8Options) -> QuantizedTuningTask:

@@ -30,6 +30,7 @@ from deploynas.report.document import (
     EstimatorTrust,
     ExpectedNetwork,
     HardwareRecord,
+    KernelRecord,
     MeasuredPoint,
     PredictedMeasured,
     ReportFile,
@@ -114,6 +115,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         rounds=_rounds(shipment),
         verification=_verification(shipped),
         calibration=_calibration(shipped),
+        assignments=shipped.files.assignments,
         verdicts=list(shipped.verdicts),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
@@ -268,7 +270,7 @@ def _rounds(shipment: Shipment) -> list[Round]:
 
 
 def _calibration(shipped: Exported) -> CalibrationRecord | None:
-    int8 = shipped.files.int8
+    int8 = shipped.files.mixed or shipped.files.int8
     if int8 is None:
         return None
     record = CalibrationRecord(
@@ -276,6 +278,12 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
         images=int8.calibration_images,
         accuracy_drop=None if shipped.record.untrained else int8.lost.drop,
         not_trained=int8.not_trained,
+        weight_bits=int8.quantization.weight_bits,
+        weights=int8.quantization.weights,
+        instruction_sets=int8.processor.instruction_sets,
+        integer_sums=int8.processor.sums,
+        any_processor=int8.quantization.sums_exactly,
+        kernels=KernelRecord(**asdict(int8.kernels)) if int8.kernels else None,
     )
     return record.model_copy(update={"method": "trained", "share": None}) if int8.trained else record
 

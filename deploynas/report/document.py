@@ -12,6 +12,7 @@ from deploynas.files import parse_json, write_json
 from deploynas.outcome import Outcome
 from deploynas.provenance import DataRecord, Origin
 from deploynas.report.gain import GainRecord
+from deploynas.report.mixed_precision import MixedPrecisionRecord
 from deploynas.report.numbers import NOTHING
 from deploynas.report.verdict import VerdictRecord
 from deploynas.timing import Timing
@@ -147,6 +148,17 @@ class VerificationRecord(BaseModel):
     ties: int = 0
 
 
+class KernelRecord(BaseModel):
+    """What the integer kernels of the machine make of the 8-bit file, beside its emulation in float."""
+
+    images: int
+    max_difference: float  # of a logit
+    largest_logit: float
+    same_class: float
+    accuracy: float
+    emulated_accuracy: float
+
+
 class CalibrationRecord(BaseModel):
     """How the ranges of the 8-bit file were chosen, and what 8 bits cost."""
 
@@ -156,6 +168,13 @@ class CalibrationRecord(BaseModel):
     images: int
     accuracy_drop: float | None = None
     not_trained: str | None = None  # why weights that were trained in 8 bits are not those of this file
+    # in reports of earlier versions these are not known
+    weight_bits: int | None = None
+    weights: str | None = None  # `int8` or `uint8`
+    instruction_sets: list[str] = []  # that it was verified on
+    integer_sums: str = ""  # there: `exact` or `saturating`
+    any_processor: bool | None = None  # whether integer kernels of other processors compute the same
+    kernels: KernelRecord | None = None  # None: its integers are not computed by the CPU of the machine that exports
 
 
 class EstimatorTrust(BaseModel):
@@ -200,6 +219,7 @@ class ReportFile(BaseModel):
     rounds: list[Round] = []
     verification: VerificationRecord
     calibration: CalibrationRecord | None = None
+    assignments: MixedPrecisionRecord | None = None  # which parts are in 8 bits, where that was searched for
     verdicts: list[VerdictRecord] = []  # of files with fewer bits than fp32, shipped or not
     changes: list[ChangeWorth] = []  # of the shipped network, one at a time
     decisions: list[ChangeWorth] = []  # on average over networks; in reports of earlier versions

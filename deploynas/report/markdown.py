@@ -8,6 +8,14 @@ from deploynas.report.accuracy_words import accuracy_words
 from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
 from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, scale_words, verdict
+from deploynas.report.int8_words import (
+    ASSIGNMENT_COLUMNS,
+    PART_COLUMNS,
+    assignment_rows,
+    kernel_sentences,
+    mixed_note,
+    part_rows,
+)
 from deploynas.report.latency_words import (
     AS_IT_WAS,
     UNDISTURBED,
@@ -28,6 +36,11 @@ def markdown(report: ReportFile) -> str:
     if len(report.files) > 1 or report.verdicts:
         parts += ["", "## Precisions", "", *table_lines(PRECISION_COLUMNS, precision_rows(report))]
         parts += ["", *verdict_lines(report)] if report.verdicts else []
+        parts += ["", " ".join(kernel_sentences(report.calibration))] if report.calibration else []
+    if report.assignments:
+        found = report.assignments
+        parts += ["", "## 8 bits, part by part", "", *table_lines(ASSIGNMENT_COLUMNS, assignment_rows(found))]
+        parts += ["", *table_lines(PART_COLUMNS, part_rows(found.parts)), "", mixed_note(found)]
     parts += ["", "## How it was measured", "", *measured_lines(report)]
     if report.blocks:
         parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, [*block_rows(report), _sum_row(report)])]

@@ -19,9 +19,11 @@ from deploynas import __version__
 from deploynas.files import known_only, now, parse_json, write_json
 from deploynas.provenance import TeacherRecord
 from deploynas.quantization import Quantization
-from deploynas.supernet.checkpoint_file import read_tensors, write_tensors
+from deploynas.supernet.checkpoint_file import CheckpointFile, read_tensors, write_tensors
 
 ENDING = ".int8.safetensors"
+# of a `Quantization`: signed integers or unsigned ones, which are 128 higher, stand for the same numbers
+OF_NO_MATTER = ("activations", "weights")
 
 # as a field of a generated file
 RecordedQuantization = Annotated[
@@ -62,6 +64,7 @@ class TrainedQuantization:
     quantization: Quantization
     network_sha256: str
     about: QuantizedTuningRecord
+    outdated: bool = False  # the network has other weights by now
 
     @staticmethod
     def path(network: Path) -> Path:
@@ -77,7 +80,9 @@ class TrainedQuantization:
         file = parse_json(path.with_suffix(".json"), TrainedQuantizationFile)
         tensors = read_tensors(path, file.weights_sha256)
         weights = {name: tensor.numpy() for name, tensor in tensors.items()}
-        return cls(weights, file.ranges, file.quantization, file.network_sha256, file.about)
+        now_there = parse_json(network.with_suffix(".json"), CheckpointFile).weights_sha256
+        outdated = now_there != file.network_sha256
+        return cls(weights, file.ranges, file.quantization, file.network_sha256, file.about, outdated)
 
     def save(self, network: Path) -> Path:
         path = self.path(network)
@@ -94,9 +99,9 @@ class TrainedQuantization:
         write_json(path.with_suffix(".json"), file.model_dump(by_alias=True, mode="json"))
         return path
 
-    def why_not(self, network_sha256: str, quantization: Quantization) -> str | None:
-        """Why a network cannot be written with them for a device; None: it can."""
-        if self.network_sha256 != network_sha256:
+    def why_not(self, quantization: Quantization) -> str | None:
+        """Why the network cannot be written with them for a device; None: it can."""
+        if self.outdated:
             return "they were trained from other weights than the network has now"
         differing = _differences(self.quantization, quantization)
         return f"they were trained for {', '.join(differing)}" if differing else None
@@ -111,7 +116,8 @@ def remove_trained_quantization(network: Path) -> None:
 def _differences(trained: Quantization, wanted: Quantization) -> list[str]:
     """What was trained for and is not wanted, key by key."""
     theirs: dict[str, Any] = wanted.model_dump()
-    return [f"`{key}: {_written(value)}`" for key, value in trained.model_dump().items() if value != theirs[key]]
+    ours = trained.model_dump(exclude=set(OF_NO_MATTER))
+    return [f"`{key}: {_written(value)}`" for key, value in ours.items() if value != theirs[key]]
 
 
 def _written(value: object) -> str:

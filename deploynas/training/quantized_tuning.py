@@ -113,7 +113,7 @@ class _QuantizedRun:
             require_same_run(state[0], self.fingerprint, self.folder)
         there = TrainedQuantization.beside(self.network)
         # of a network that has other weights by now it is of no use to anybody
-        if there and there.network_sha256 != self.task.network.weights_sha256:
+        if there and there.outdated:
             remove_trained_quantization(self.network)
         elif there and there.about.fingerprint != self.fingerprint:
             raise OtherSettings(f"{TrainedQuantization.path(self.network)} was trained with other settings")

@@ -16,8 +16,8 @@ from deploynas.cli import group
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
 from deploynas.export.calibration import Calibration
-from deploynas.export.network_file import Int8File
-from deploynas.export.verification import correct_images
+from deploynas.export.integer_file import Int8File
+from deploynas.export.verification import judged
 from deploynas.files import sha256_of
 from deploynas.pipeline.export import ExportOptions, open_network
 from deploynas.pipeline.exported import MODEL, Wishes, Written, write_network
@@ -145,7 +145,7 @@ def test_export_ships_what_was_trained(network: Path) -> None:
     # torch saw the accuracy that the file has as it is written, an image that is a tie aside
     given = open_network(network, ExportOptions())
     images = stream(Batches(given.data, given.space, Augmentation()), given.data.validation)
-    right = correct_images(file.content, images, as_written=True)
+    right = judged(file.content, images, as_written=True).correct
     assert trained.about.validation_accuracy == pytest.approx(right.mean(), abs=1.01 / len(right))
 
 
@@ -158,6 +158,8 @@ def test_what_was_trained_for_something_else_is_left_out_with_the_reason(network
         file = int8_of(written(network, device_for(quantization)))
         assert file.trained is None and file.not_trained is not None and why in file.not_trained
         assert file.calibration_images > 0
+    signed = Quantization(weight_bits=7, per_channel=False, activations="int8", weights="uint8")
+    assert int8_of(written(network, device_for(signed))).trained  # the same numbers
     # a scale for each tensor can be asked for on any device, and then it fits
     seven = device_for(Quantization(weight_bits=7))
     assert int8_of(written(network, seven, Calibration(per_channel=False))).trained
@@ -200,6 +202,8 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch) -> Callable[..., Result]
 
 
 def test_from_a_search_result_to_a_bundle_with_trained_8_bits(deploynas, tmp_path: Path) -> None:
+    with (tmp_path / "quick.yaml").open("a") as device:  # the same on every processor
+        device.write("quantization: {weight_bits: 8}\n")
     made = deploynas("search", "--estimator", "estimator.json", "--latency", "table.json:1.2", "--out", "found.json")
     assert made.exit_code == 0, made.output
     settings = [argument for change in FAST for argument in ("--set", change)]
