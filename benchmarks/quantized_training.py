@@ -34,6 +34,7 @@ from deploynas.quantization import Quantization
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
+from deploynas.training.data import Data
 from deploynas.training.recipe import Augmentation
 
 RESULT = Path(__file__).parent / "results" / "quantized_training.json"
@@ -64,8 +65,8 @@ class Judged:
 class QuantizedFiles:
     """Writes and judges the files of one network."""
 
-    def __init__(self, network: Path) -> None:
-        given = open_network(network, ExportOptions())
+    def __init__(self, network: Path, data: str | Data | None = None) -> None:
+        given = open_network(network, ExportOptions(data=data))
         checkpoint = load_checkpoint(given.path)
         assert checkpoint.architecture is not None
         batches = Batches(given.data, given.space, Augmentation()).at_the_size_of(checkpoint.architecture)
@@ -102,7 +103,7 @@ def compared(
     network: Path, quantizations: Mapping[str, Quantization], options: Int8Options, seeds: int = 1
 ) -> Iterator[Judged]:
     """A network in fp32, then in each quantisation: calibrated by every rule, and trained with every seed."""
-    files = QuantizedFiles(network)
+    files = QuantizedFiles(network, options.data)
     yield files.judged_fp32()
     for name, quantization in quantizations.items():
         for rule in RANGE_RULES:
