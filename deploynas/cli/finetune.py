@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,16 +64,13 @@ def command(
     from deploynas.training.recipe import Recipe
 
     device = Device.load(int8_device) if int8_device else None
-    all_changes = [*recipe_changes(changes, seed), *finetune_int8.int8_changes(int8_device, int8_epochs)]
+    all_changes = (*recipe_changes(changes, seed), *finetune_int8.int8_changes(int8_device, int8_epochs))
+    in_8_bits = Int8Options(None, all_changes, teacher, data, supernet, force=force)
     if search is not None and finetune_int8.is_network(search):
         given = {"--pick": pick != 1, "--architecture": text, "--out": out, "--from-scratch": from_scratch}
-        _refuse_with_network([name for name, value in given.items() if value], device)
-        assert device is not None
+        device = finetune_int8.required(device, [name for name, value in given.items() if value])
         own = Recipe.load(recipe_name) if recipe_name else None
-        trained = finetune_int8.train_on(
-            search, device, Int8Options(own, tuple(all_changes), teacher, data, supernet, force=force)
-        )
-        _report(None, as_json, device, trained)
+        _report(None, as_json, device, finetune_int8.train_on(search, device, replace(in_8_bits, recipe=own)))
         return
     if (search is None) == (text is None):
         raise InputError("give a search result or `--architecture`, one of them")
@@ -87,21 +85,9 @@ def command(
     with progress_bar("finetune") as on_progress:
         result = finetune(source, architecture, data, folder, options, on_progress if first else silent)
     if first:
-        trained_on = None
-        if device:
-            how = Int8Options(recipe, (), teacher, data, source, force=force)
-            trained_on = finetune_int8.train_on(result.path, device, how)
-        _report(result, as_json, device, trained_on)
-
-
-def _refuse_with_network(given: list[str], device: Device | None) -> None:
-    if device is None:
-        raise InputError(
-            "a network that is fine-tuned already can only be trained on in 8 bits: `--int8`",
-            hint="a search result is fine-tuned from the weights that it inherits",
-        )
-    if given:
-        raise InputError(f"{', '.join(given)}: not with a network that is fine-tuned already")
+        in_8_bits = replace(in_8_bits, recipe=recipe, supernet=source)
+        trained = finetune_int8.train_on(result.path, device, in_8_bits) if device else None
+        _report(result, as_json, device, trained)
 
 
 def _beside(search: Path, pick: int) -> Path:

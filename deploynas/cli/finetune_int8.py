@@ -44,6 +44,18 @@ def is_network(path: Path | None) -> bool:
     return path is not None and (path.is_dir() or path.suffix == ".safetensors")
 
 
+def required(device: Device | None, not_with_it: list[str]) -> Device:
+    """What a network that is fine-tuned already needs, and what it has no use for."""
+    if device is None:
+        raise InputError(
+            "a network that is fine-tuned already can only be trained on in 8 bits: `--int8`",
+            hint="a search result is fine-tuned from the weights that it inherits",
+        )
+    if not_with_it:
+        raise InputError(f"{', '.join(not_with_it)}: not with a network that is fine-tuned already")
+    return device
+
+
 def train_on(network: Path, device: Device, options: Int8Options) -> QuantizedTuningResult:
     from deploynas.pipeline.finetune_int8 import finetune_int8
 

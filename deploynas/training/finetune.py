@@ -31,6 +31,7 @@ from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
+from deploynas.training.quantized_tuning import PHASE as INT8_PHASE
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
 from deploynas.training.teacher import Teacher
@@ -115,9 +116,10 @@ class _Run:
             for path in (self.path.with_suffix(".json"), self.path, self.folder / METRICS_FILE):
                 path.unlink(missing_ok=True)
         state = read_state(self.folder)
-        if state:
-            require_same_run(state[0], self.fingerprint, self.folder)
         there = self.path.with_suffix(".json").exists()
+        # of a network that is finished, the training in 8 bits may have been stopped
+        if state and not (there and state[0].phase == INT8_PHASE):
+            require_same_run(state[0], self.fingerprint, self.folder)
         if there and CheckpointRecord.read(self.path).fingerprint != self.fingerprint:
             raise OtherSettings(f"{self.folder} holds a network of other settings")
 

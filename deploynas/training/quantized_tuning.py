@@ -109,7 +109,7 @@ class _QuantizedRun:
             remove_state(self.folder)
             remove_trained_quantization(self.network)
         state = read_state(self.folder)
-        if state:
+        if state and state[0].phase == PHASE:
             require_same_run(state[0], self.fingerprint, self.folder)
         there = TrainedQuantization.beside(self.network)
         # of a network that has other weights by now it is of no use to anybody

@@ -39,13 +39,16 @@ MSE = Calibration()
 COARSE = Quantization(weight_bits=7, per_channel=False)
 
 
+def space_of(files: Path) -> Space:
+    return Space.load(files / "mini.yaml")
+
+
 @pytest.fixture(scope="module")
 def fine_tuned(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a fine-tuned network; tests copy it."""
     folder = tmp_path_factory.mktemp("fine-tuned")
-    recipe = Recipe.load("fashion", FAST)
-    space = Space.load(files / "mini.yaml")
-    finetune(files / "w_star.safetensors", space.heaviest(), out=folder, options=FineTuneOptions(recipe))
+    options = FineTuneOptions(Recipe.load("fashion", FAST))
+    finetune(files / "w_star.safetensors", space_of(files).heaviest(), out=folder, options=options)
     return folder
 
 
@@ -78,7 +81,7 @@ def device_for(quantization: Quantization) -> Device:
     return Device(name="quick", provider="cpu", quantization=quantization)
 
 
-def test_training_that_was_stopped_ends_with_the_same_bits(network: Path, tmp_path: Path) -> None:
+def test_training_that_was_stopped_ends_with_the_same_bits(network: Path, tmp_path: Path, files: Path) -> None:
     before = {path.name: sha256_of(path) for path in network.parent.iterdir() if path.name != "metrics.jsonl"}
     tuned(network, "int8.epochs=2")
     parts = tmp_path / "parts" / network.name
@@ -93,6 +96,10 @@ def test_training_that_was_stopped_ends_with_the_same_bits(network: Path, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         finetune_int8(parts, COARSE, often, stop)
     assert TrainedQuantization.beside(parts) is None and (parts.parent / "state.json").exists()
+    # the command does both: first it finds the network finished
+    options = FineTuneOptions(Recipe.load("fashion", FAST))
+    whole_again = finetune(files / "w_star.safetensors", space_of(files).heaviest(), None, parts.parent, options)
+    assert whole_again.resumed and (parts.parent / "state.json").exists()
     assert not finetune_int8(parts, COARSE, often).resumed
     assert finetune_int8(parts, COARSE, often).resumed
     whole, again = TrainedQuantization.path(network), TrainedQuantization.path(parts)
