@@ -85,7 +85,7 @@ class QuantizedFiles:
         name: str,
         quantization: Quantization,
         rule: Calibration,
-        trained: TrainedQuantization | None,
+        trained: TrainedQuantization | None = None,
         seed: int = 0,
     ) -> Judged:
         how = Int8Wishes(rule, self.calibration, quantization, trained=trained)
