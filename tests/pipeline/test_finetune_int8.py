@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from click.testing import CliRunner, Result
+from tiny_spaces import SIZED
 
 from deploynas.cli import group
 from deploynas.device import Device
 from deploynas.errors import DeployNASError, InputError
 from deploynas.export.calibration import Calibration
 from deploynas.export.integer_file import Int8File
-from deploynas.export.verification import judged
+from deploynas.export.verification import ImageStream, judged
 from deploynas.files import sha256_of
 from deploynas.pipeline.export import ExportOptions, open_network
 from deploynas.pipeline.exported import MODEL, Wishes, Written, write_network
@@ -28,8 +30,12 @@ from deploynas.progress import OnProgress, silent
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.report.document import ReportFile
 from deploynas.space import Space
+from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.network import Supernet
+from deploynas.supernet.quantized_network import QuantizedNetwork
 from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
+from deploynas.training.data import load_data
 from deploynas.training.metrics import read
 from deploynas.training.recipe import Augmentation, Recipe
 from deploynas.training.state import OtherSettings
@@ -75,6 +81,14 @@ def written(network: Path, device: Device, calibration: Calibration = MSE) -> Wr
 def int8_of(made: Written) -> Int8File:
     assert made.files.int8 is not None
     return made.files.int8
+
+
+def images_at_the_size_of(network: Path) -> ImageStream:
+    """The validation images as the network's files see them."""
+    given, architecture = open_network(network, ExportOptions()), load_checkpoint(network).architecture
+    assert architecture is not None
+    batches = Batches(given.data, given.space, Augmentation()).at_the_size_of(architecture)
+    return stream(batches, given.data.validation)
 
 
 def device_for(quantization: Quantization) -> Device:
@@ -150,10 +164,30 @@ def test_export_ships_what_was_trained(network: Path) -> None:
             step = np.abs(weight).max() / np.float32(63)
             np.testing.assert_array_equal(stored[name].ravel(), np.rint(weight / step).astype(np.int8).ravel())
     # torch saw the accuracy that the file has as it is written, an image that is a tie aside
-    given = open_network(network, ExportOptions())
-    images = stream(Batches(given.data, given.space, Augmentation()), given.data.validation)
-    right = judged(file.content, images, as_written=True).correct
+    right = judged(file.content, images_at_the_size_of(network), as_written=True).correct
     assert trained.about.validation_accuracy == pytest.approx(right.mean(), abs=1.01 / len(right))
+
+
+def test_a_network_with_an_input_size_of_its_own(tmp_path: Path) -> None:
+    """Images come as large as the teacher wants them; torch and the file see them as small as the network does."""
+    (tmp_path / "sized.yaml").write_text(SIZED)
+    space = Space.load(tmp_path / "sized.yaml")
+    about = {"data": load_data("fashion-mini", space).describe().model_dump()}
+    for name in ("w_h", "w_star"):
+        Supernet(space).save(tmp_path / f"{name}.safetensors", about)
+    options = FineTuneOptions(Recipe.load("fashion", FAST))
+    made = finetune(tmp_path / "w_star.safetensors", space.smallest(), out=tmp_path / "small", options=options)
+    trained = tuned(made.path)
+    file = int8_of(written(made.path, device_for(COARSE)))
+    shape = onnx.load_model_from_string(file.content).graph.input[0].type.tensor_type.shape.dim
+    assert [size.dim_value for size in shape[1:]] == [1, 16, 16] and file.trained == trained.about
+    # training resizes as fine-tuning does, in float, and files see 8-bit pixels: so both are given the file's images
+    images = images_at_the_size_of(made.path)
+    network = QuantizedNetwork(space.parts(space.smallest()), trained.weights, trained.ranges, COARSE)
+    with torch.no_grad():
+        found = np.concatenate([network(torch.from_numpy(x)).numpy() for x, _ in images()])
+    meant = judged(file.content, images, as_written=True)
+    assert np.mean(found.argmax(axis=1) == meant.predicted) > 0.99 and len(found) == 400
 
 
 def test_what_was_trained_for_something_else_is_left_out_with_the_reason(network: Path) -> None:
