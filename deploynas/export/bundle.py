@@ -15,6 +15,7 @@ from deploynas import __version__
 from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
+from deploynas.latency.session_record import SessionRecord
 from deploynas.provenance import DataRecord, Origin
 
 MANIFEST = "manifest.json"
@@ -31,6 +32,7 @@ class ManifestAbout(BaseModel):
 
     device: RecordedDevice | None = None
     data: DataRecord | None = None
+    session: SessionRecord | None = None  # how the measured sessions were opened; None in bundles of earlier versions
 
 
 class ManifestFile(BaseModel):

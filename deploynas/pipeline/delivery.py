@@ -12,6 +12,7 @@ from deploynas.export.budget import Attempt, within_budget
 from deploynas.export.bundle import ManifestAbout, staged, write_manifest
 from deploynas.export.triton import Served, write_repository
 from deploynas.files import write_json
+from deploynas.latency.session_record import as_measured
 from deploynas.outcome import about
 from deploynas.pipeline.candidates import Candidates
 from deploynas.pipeline.exported import Exported, Wishes, export_network
@@ -67,7 +68,8 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         on_progress(0.97, "writing")
         _fill(stage, shipped, report, device, order.wishes.triton)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
-        about_it = ManifestAbout(device=device, data=batches.data.describe())
+        session = as_measured(device, shipped.timed.gated_bench.provenance)
+        about_it = ManifestAbout(device=device, data=batches.data.describe(), session=session)
         write_manifest(stage, lineage, about_it, report.shipped.path)
     return Delivery(out, report)
 

@@ -26,6 +26,7 @@ from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
 from deploynas.files import write_bytes, write_json
 from deploynas.graph import DEFAULT_FORMS, network_metadata
 from deploynas.latency.bench import BenchResult, Case, bench_together
+from deploynas.latency.session_record import as_measured
 from deploynas.outcome import about, outcome_of
 from deploynas.pipeline.exported import MODEL
 from deploynas.pipeline.images import preprocessing, stream
@@ -199,4 +200,6 @@ class EnsembleShipment:
             shutil.copyfile(Path(predict.__file__), stage / "predict.py")
         sources = {"search": origin(self.found), "supernet": origin(self.supernet.path)}
         lineage = {name: file.public() if file else None for name, file in sources.items()}
-        write_manifest(stage, lineage, ManifestAbout(device=self.device, data=self.supernet.data.describe().public()))
+        session = as_measured(self.device, files[0].provenance)
+        about_it = ManifestAbout(device=self.device, data=self.supernet.data.describe().public(), session=session)
+        write_manifest(stage, lineage, about_it)
