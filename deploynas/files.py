@@ -32,6 +32,7 @@ MADE_BY = {
     "deploynas/comparison": "check --out",
     "deploynas/checkpoint": "train` or `deploynas finetune",
     "deploynas/training-state": "train",
+    "deploynas/trained-quantization": "finetune --int8",
     "deploynas/estimator": "estimate",
     "deploynas/insights": "explain --json",
     "deploynas/search-result": "search --out",

@@ -179,6 +179,8 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
             f"{', '.join(map(str, checked.batches))} (tolerance {checked.tolerance:.1e}), "
             f"same top-1 on {checked.images} images"
         )
+        if report.calibration and report.calibration.method == "trained":
+            say(f"{report.device.name}: int8: weights and ranges as `finetune --int8` trained them")
         for sentence in (*(one.words for one in report.verdicts), headline(report), verdict(report)):
             if sentence:
                 say(f"{report.device.name}: {sentence}")

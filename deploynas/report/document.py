@@ -162,11 +162,12 @@ class KernelRecord(BaseModel):
 class CalibrationRecord(BaseModel):
     """How the ranges of the 8-bit file were chosen, and what 8 bits cost."""
 
-    method: str
+    method: str  # `trained`: they and the weights were trained in 8 bits, and nothing was calibrated for this file
     share: float | None = None
     per_channel: bool
     images: int
     accuracy_drop: float | None = None
+    not_trained: str | None = None  # why weights that were trained in 8 bits are not those of this file
     # in reports of earlier versions these are not known
     weight_bits: int | None = None
     weights: str | None = None  # `int8` or `uint8`
