@@ -21,6 +21,7 @@ from deploynas.accuracy.registry import ESTIMATORS, require_known
 from deploynas.accuracy.shipped_estimators import find_estimator
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
+from deploynas.parsing import shown
 from deploynas.provenance import ResultsRecord
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective, Scale
@@ -209,9 +210,9 @@ class StoredEstimator(ABC):
 def load_estimator(path: str | Path) -> StoredEstimator:
     """Read an estimator of any kind, from a file or by the name of one that ships."""
     kind = read_json(find_estimator(path), SCHEMA, VERSION).get("kind")
-    if kind not in ESTIMATORS:
+    if not isinstance(kind, str) or kind not in ESTIMATORS:
         raise InputError(
-            f"{path}: no estimator of kind {kind!r}",
+            f"{path}: no estimator of kind {shown(repr(kind))}",
             hint=f"this deploynas knows {', '.join(f'`{known}`' for known in ESTIMATORS)}",
         )
     return estimator_class(kind).load(path)
