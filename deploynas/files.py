@@ -196,6 +196,19 @@ def _validation_errors(data: dict, model: type[Model]) -> Sequence[ErrorDetails]
     return []
 
 
+def checked_record(model: type[Model], record: object, where: str) -> Model:
+    """A record inside a generated file that is kept as it was found until somebody wants to know what it says."""
+    import pydantic
+
+    try:
+        return model.model_validate(record)
+    except pydantic.ValidationError as error:
+        raise InputError(
+            f"{where} is damaged: {mistakes_of(error)[0]}",
+            hint="the file was changed by hand or cut off; write it again",
+        ) from error
+
+
 def known_only(model: type[pydantic.BaseModel], record: dict[str, Any]) -> dict[str, Any]:
     """A record of a generated file without keys that a strict model does not know, at every level."""
     known = {field.alias or name: field for name, field in model.model_fields.items()}

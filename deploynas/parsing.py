@@ -63,7 +63,7 @@ def json_of(text: str, path: Path) -> object:
     return found
 
 
-def yaml_of(text: str, path: Path) -> tuple[yaml.Node, object]:
+def yaml_of(text: str, path: Path | str) -> tuple[yaml.Node, object]:
     """The nodes of a YAML document, which know their lines, and its value."""
     import yaml
 
@@ -153,5 +153,5 @@ def dotted(location: tuple) -> str:
     return text or "the file"
 
 
-def _too_deep(path: Path) -> InputError:
+def _too_deep(path: Path | str) -> InputError:
     return InputError(f"{path}: damaged: nested more than {DEEPEST} levels deep")

@@ -205,7 +205,7 @@ def words(text: str, others: Sequence[str], rng: random.Random) -> str:
 
 
 def octets(content: bytes, others: Sequence[bytes], rng: random.Random, head: int | None = None) -> bytes:
-    """Bytes flipped, cut, doubled, overwritten, spliced; half of the time near the head, where formats are described."""
+    """Bytes flipped, cut, doubled, overwritten, spliced; often near the head, where formats are described."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 4, 16))):
         limit = len(data) if head is None or rng.random() < 0.5 else min(head, len(data))

@@ -21,6 +21,8 @@ from deploynas.errors import InputError
 if TYPE_CHECKING:
     from deploynas.space import Architecture, StageSpace
 
+LONGEST_NUMBER = 9  # characters
+MOST_REPEATS = 100  # no stage is deeper
 _OPTION = re.compile(r"(se|[rksec])(\d+(?:\.\d+)?)$|n([a-z][a-z0-9])$")
 _FIXED = ("ds", "cn")
 
@@ -138,8 +140,10 @@ def _read(text: str) -> _Written:
         if not match:
             raise InputError(f"block `{text}`: `{item}` is not understood", hint="like ir_r1_k5_s2_e3_c24_nre_se0.25")
         key, number, code = match.groups()
-        if key:
+        if key and len(number) <= LONGEST_NUMBER:
             numbers[key] = float(number)
+        elif key:
+            raise InputError(f"block `{text}`: `{item}` is not understood")
         else:
             activation = code
     return _Written(text, kind, numbers, activation)
@@ -150,7 +154,10 @@ def _repeated(text: str) -> list[_Written]:
     block = _read(text)
     if block.kind in _FIXED:
         raise InputError(f"block `{text}`: expected one that starts with {' or '.join(f'`{k}_`' for k in KINDS)}")
-    return [block, *[block.without_stride()] * (int(block.numbers.get("r", 1)) - 1)]
+    count = block.numbers.get("r", 1.0)
+    if not 1 <= count <= MOST_REPEATS or count != int(count):
+        raise InputError(f"block `{text}`: `r` is how many blocks it stands for, 1 to {MOST_REPEATS}")
+    return [block, *[block.without_stride()] * (int(count) - 1)]
 
 
 def _config_index(space: StageSpace, s: int, b: int, block: _Written) -> int:
