@@ -31,6 +31,7 @@ from fuzzing.valid_files import make  # noqa: E402
 RESULTS = Path(__file__).parent / "results" / "fuzz.json"
 SILENT_S = 60.0  # a process that says nothing for so long is stuck where no alarm reaches
 MOST_SEEDS = 400
+TRACED = 0.25  # share of cases whose lines are recorded, which makes them several times slower
 USUAL = 0.8  # share of cases that begin with a valid file, so that they get past its first lines
 SMALLER_TRIES = 60
 
@@ -79,7 +80,7 @@ def fuzz_one(name: str, first: int, cases: int, seed: int, made: Path, folder: P
         suffix, content = rng.choice(valid if rng.random() < USUAL else corpus)
         changed = reader.mutated(content, [other for _, other in rng.choices(corpus, k=2)], rng)
         print(json.dumps({"case": number}), flush=True)
-        ending = attempt(suffix, changed)
+        ending = attempt(suffix, changed, reader.trace and rng.random() < TRACED)
         tally.cases += 1
         if ending.failed:
             key = f"{ending.how}: {ending.words}"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import yaml
 
 LARGEST_JSON = 64 << 20  # bytes; the largest tables, with all their samples, have a few million
-LARGEST_YAML = 256 << 10  # written by hand: the longest that ship have 2 KiB
+LARGEST_YAML = 64 << 10  # written by hand: the longest that ship have 2 KiB, and a second reads 100
 DEEPEST = 60  # levels of lists and mappings; the deepest of our files have ten
-MOST_YAML_VALUES = 100_000  # with every alias written out
+MOST_YAML_VALUES = 20_000  # with every alias written out
 LONGEST_SHOWN = 60  # characters of a value in a message
 
 
@@ -68,7 +68,7 @@ def yaml_of(text: str, path: Path | str) -> tuple[yaml.Node, object]:
     import yaml
 
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _composed(text)
         if root is None:
             raise InputError(f"{path}: expected a mapping of keys to values, found nothing")
         if sum(1 for _ in _unfolded(root)) > MOST_YAML_VALUES:
@@ -88,6 +88,25 @@ def yaml_of(text: str, path: Path | str) -> tuple[yaml.Node, object]:
         # a value that is not of the type its tag says, or whose form suggests: `!!int x`, `2001-99-99`
         raise InputError(f"{path}: not valid YAML: a value cannot be read ({shown(str(error))})") from error
     return root, data
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """The nodes of a document; one that is too deep is given up there, since to parse on takes squared time."""
+    import yaml
+
+    class Bounded(yaml.SafeLoader):
+        level = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            self.level += 1
+            if self.level > DEEPEST:
+                raise RecursionError
+            try:
+                return super().compose_node(parent, index)
+            finally:
+                self.level -= 1
+
+    return yaml.compose(text, Loader=Bounded)
 
 
 def shown(value: object, longest: int = LONGEST_SHOWN) -> str:
