@@ -61,14 +61,14 @@ def fuzz_one(name: str, first: int, cases: int, seed: int, made: Path, folder: P
     corpus = reader.contents(made)
     tally = Tally()
 
-    def attempt(suffix: str, content: bytes, trace: bool = reader.trace) -> Ending:
+    def attempt(suffix: str, content: bytes, trace: bool = reader.trace, patience: float = 1.0) -> Ending:
         path = folder / f"case{suffix}"
         path.write_bytes(content)
-        return watch.run(lambda: reader.read(path, out, made), trace)
+        return watch.run(lambda: reader.read(path, out, made), trace, patience)
 
     valid = list(corpus)
     for suffix, content in valid:  # imports happen here, which touch files of theirs; and a valid file must be valid
-        ending = attempt(suffix, content, trace=False)
+        ending = attempt(suffix, content, trace=False, patience=5.0)
         if ending.how not in ("accepted", "touched") and (ending.how != "refused" or reader.form == "json"):
             print(json.dumps({"invalid seed": ending.words[:500], "how": ending.how}), flush=True)
     for suffix, content in valid:

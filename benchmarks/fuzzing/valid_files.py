@@ -67,7 +67,9 @@ def _estimators(folder: Path, space) -> None:
     accuracies = rng.uniform(0.5, 0.7, len(seen))
     dn.fit_indexed(space, seen, accuracies, indices=2).save(folder / "estimator.indexed.json")
     dn.fit_mlp(space, seen, accuracies).save(folder / "estimator.mlp.json")
-    lines = [f'"{one}",{accuracy:.4f},{i % 3}' for i, (one, accuracy) in enumerate(zip(seen, accuracies, strict=True))]
+    lines = [
+        f'"{one}",{accuracy:.4f},{1 + i % 3}' for i, (one, accuracy) in enumerate(zip(seen, accuracies, strict=True))
+    ]
     (folder / "results.csv").write_text("\n".join(["architecture,accuracy,weight", *lines]) + "\n")
     (folder / "architectures.json").write_text(json.dumps([str(one) for one in seen[:6]]))
 

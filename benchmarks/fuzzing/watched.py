@@ -63,9 +63,9 @@ class Watch:
         most = pages * os.sysconf("SC_PAGE_SIZE") + MEMORY_LIMIT
         resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
-    def run(self, read: Callable[[], object], trace: bool = True) -> Ending:
+    def run(self, read: Callable[[], object], trace: bool = True, patience: float = 1.0) -> Ending:
         known, self.touched, self.on = len(self.lines), [], True
-        signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT_S)
+        signal.setitimer(signal.ITIMER_REAL, patience * TIME_LIMIT_S)
         if trace:
             sys.settrace(self._traced)
         try:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from deploynas.accuracy.comparisons import MeasuredComparison
 from deploynas.accuracy.expectation import Expectation
@@ -23,6 +24,7 @@ from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
 from deploynas.parsing import shown
 from deploynas.provenance import ResultsRecord
+from deploynas.recorded import Finite
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective, Scale
 
@@ -43,8 +45,16 @@ class RankCorrelation(BaseModel):
 class Curve(BaseModel):
     """Predicted against measured accuracy, both rising; between the points a straight line, beyond them level."""
 
-    predicted: list[float]
-    measured: list[float]
+    predicted: list[Finite]
+    measured: list[Finite]
+
+    @model_validator(mode="after")
+    def _has_points(self) -> Self:
+        if not 0 < len(self.predicted) == len(self.measured):
+            raise ValueError("have points: as many accuracies measured as predicted, and one at least")
+        if any(low > high for low, high in pairwise(self.predicted)):
+            raise ValueError("have predictions that rise")
+        return self
 
     def __call__(self, predicted: float) -> float:
         return float(np.interp(predicted, self.predicted, self.measured))

@@ -98,7 +98,7 @@ def test_what_yaml_allows_and_no_file_may_have(ask, tmp_path: Path, text: str, n
 
 
 def test_a_file_with_thousands_of_mistakes_is_refused_in_a_paragraph(ask, tmp_path: Path) -> None:
-    (tmp_path / "file.yaml").write_text("\n".join(f"{'k' * 500}{i}: 1" for i in range(400)))
+    (tmp_path / "file.yaml").write_text("\n".join(f"{'k' * 500}{i}: 1" for i in range(100)))
     code, said = ask("profile", "--space", "file.yaml", "--device", "cpu-1t", "--out", "out.json")
     assert code == 2 and "more" in said and len(said) < 6000
 
@@ -250,6 +250,12 @@ def test_an_estimator_of_no_known_kind(ask, tmp_path: Path, kind: object) -> Non
     refused(ask("search", "--latency", f"{GOLDEN / TABLE}:1", "--estimator", path), "no estimator of")
 
 
+@pytest.mark.parametrize("curve", [{"predicted": [0.1, 0.2], "measured": [0.3]}, {"predicted": [], "measured": []}])
+def test_an_estimator_whose_curve_has_no_points(ask, tmp_path: Path, curve: dict) -> None:
+    path = changed(ESTIMATOR, lambda data: data.update(validation={"networks": 9, "curve": curve}), tmp_path)
+    refused(ask("search", "--latency", f"{GOLDEN / TABLE}:1", "--estimator", path), "have points")
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -290,3 +296,65 @@ def test_a_link_out_of_the_bundle_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "bundle" / "model.onnx").symlink_to(tmp_path / "model.onnx")
     with pytest.raises(InputError, match="link out of the folder"):
         check_manifest(tmp_path / "bundle")
+
+
+# -- what fuzzing found ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["seed=[", "seed=\x1b[31m", "seed=" + "[" * 3000, "seed==", "seed=!!bool x"])
+def test_a_setting_that_is_no_yaml(ask, setting: str) -> None:
+    code, said = ask("train", "--space", "fashion", "--out", "run", "--set", setting)
+    assert code == 2 and said.startswith("error: ") and "\x1b" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", ["r99999999", "r" + "9" * 400, "e" + "9" * 400, "k" + "9" * 5000])
+def test_a_block_that_stands_for_more_than_a_stage_has(number: str) -> None:
+    import deploynas as dn
+    from deploynas.errors import InputError
+
+    with pytest.raises(InputError, match=r"`r` is how many|not understood"):
+        dn.Architecture.parse(f"ir_{number}_k3_s1_e3_c24_nre" + 2 * "|ir_r1_k3_s2_e3_c24_nre", dn.Space.load("fashion"))
+
+
+def test_a_record_of_a_checkpoint_that_is_damaged(tmp_path: Path) -> None:
+    from deploynas.errors import InputError
+    from deploynas.training.checkpoint_record import CheckpointRecord
+
+    path = changed("checkpoint.network.json", lambda data: data["about"].update(test_accuracy=[]), tmp_path)
+    with pytest.raises(InputError, match=r"`about` is damaged: `test_accuracy`"):
+        CheckpointRecord.read(path.with_suffix(".safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", "not an idx file"),
+        (bytes([0, 0, 8, 255]), "not an idx file"),
+        (bytes([0, 0, 8, 3, 0, 0]), "cut off"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 9]) + b"12", "cut off"),
+        (bytes([0, 0, 8, 4]) + b"\xff" * 16, "more than"),
+        (b"\x1f\x8b" + b"no gzip", "cannot be read"),
+    ],
+)
+def test_images_that_are_no_idx_file(content: bytes, named: str, tmp_path: Path) -> None:
+    from deploynas.errors import InputError
+    from deploynas.training.idx import read_idx
+
+    (tmp_path / "images.idx").write_bytes(content)
+    with pytest.raises(InputError, match=named):
+        read_idx(tmp_path / "images.idx")
+
+
+def test_a_small_file_that_unpacks_to_a_large_one_is_not_unpacked(tmp_path: Path) -> None:
+    import gzip
+    import tracemalloc
+
+    from deploynas.errors import InputError
+    from deploynas.training.idx import read_idx
+
+    (tmp_path / "images.gz").write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 9]) + bytes(200 << 20)))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="cut off, or longer"):
+        read_idx(tmp_path / "images.gz")
+    assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    tracemalloc.stop()
