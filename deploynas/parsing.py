@@ -6,8 +6,10 @@ has a number no computer counts with is refused here in a sentence, so that noth
 
 from __future__ import annotations
 
+import ast
 import json
 import math
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ LARGEST_JSON = 64 << 20  # bytes; the largest tables, with all their samples, ha
 LARGEST_YAML = 64 << 10  # written by hand: the longest that ship have 2 KiB, and a second reads 100
 DEEPEST = 60  # levels of lists and mappings; the deepest of our files have ten
 MOST_YAML_VALUES = 20_000  # with every alias written out
+LONGEST_LITERAL = 100_000  # characters of a network; the longest that anybody writes have a few thousand
 LONGEST_SHOWN = 60  # characters of a value in a message
 
 
@@ -107,6 +110,18 @@ def _composed(text: str) -> yaml.Node | None:
                 self.level -= 1
 
     return yaml.compose(text, Loader=Bounded)
+
+
+def literal_of(text: str) -> object:
+    """The value of a Python literal, as `str()` prints lists and dictionaries; a ValueError if it is none."""
+    if len(text) > LONGEST_LITERAL:
+        raise ValueError(f"more than {LONGEST_LITERAL} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is odd, and refused or plain all the same
+            return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:  # the last: parentheses too deep
+        raise ValueError("not a literal") from error
 
 
 def shown(value: object, longest: int = LONGEST_SHOWN) -> str:

@@ -9,7 +9,6 @@ too, it stands behind an `@` at the very end, which timm's notation does not hav
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 from deploynas.blocks import KINDS, kind_of
 from deploynas.blocks.geometry import timm_code
 from deploynas.errors import InputError
+from deploynas.parsing import literal_of
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, StageSpace
@@ -77,10 +77,12 @@ def _nested(text: str) -> list[list[str]]:
     text = text.strip()
     if text.startswith("["):
         try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError) as error:
+            value = literal_of(text)
+        except ValueError as error:
             raise InputError(f"not a list of lists of block strings: {text[:60]!r}") from error
-        if not all(isinstance(s, list) and all(isinstance(b, str) for b in s) for s in value):
+        if not isinstance(value, list) or not all(
+            isinstance(s, list) and all(isinstance(b, str) for b in s) for s in value
+        ):
             raise InputError("expected a list of stages, each a list of block strings")
         return value
     stages = [re.split(r"[\s,]+", stage.strip(" ,\t\n")) for stage in re.split(r"[|;\n]", text) if stage.strip()]

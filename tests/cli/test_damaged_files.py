@@ -316,6 +316,26 @@ def test_a_block_that_stands_for_more_than_a_stage_has(number: str) -> None:
         dn.Architecture.parse(f"ir_{number}_k3_s1_e3_c24_nre" + 2 * "|ir_r1_k3_s2_e3_c24_nre", dn.Space.load("fashion"))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 3000 + "]" * 3000,
+        "[" + "(" * 150 + ")" * 150 + "]",
+        "[" + "1," * 60_000 + "]",
+        "[" + "-" * 5000 + "1]",
+        "[[1]",
+    ],
+)
+@pytest.mark.parametrize("space", ["fashion", "fashion-cell", "ofa-mbv3"])
+def test_lists_that_no_parser_likes(text: str, space: str) -> None:
+    import deploynas as dn
+    from deploynas.errors import InputError
+
+    for written in (text, f'{{"ks": {text}, "e": [], "d": []}}'):
+        with pytest.raises(InputError):
+            dn.Architecture.parse(written, dn.Space.load(space))
+
+
 def test_a_record_of_a_checkpoint_that_is_damaged(tmp_path: Path) -> None:
     from deploynas.errors import InputError
     from deploynas.training.checkpoint_record import CheckpointRecord
