@@ -3,7 +3,7 @@
     python benchmarks/fuzz.py [--cases 5000] [--seed 0] [--reader table ...] [--failures FOLDER]
 
 Each case is read by the functions that the commands read it with, and used as they use it. It must end well or in one
-paragraph with exit code 2, within 10 s and 1 GiB, with nothing written outside its folder, no process started and no
+paragraph with exit code 2, within 10 s of processor time and 1 GiB, with nothing written outside its folder, no process started and no
 connection made. Every reader runs in a process of its own, so that one that dies is a failure of its case and not the
 end. Results: benchmarks/results/fuzz.json; inputs that failed: a folder of their own, smallest first.
 """
@@ -29,7 +29,7 @@ from fuzzing.readers import READERS, Reader  # noqa: E402
 from fuzzing.valid_files import make  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "fuzz.json"
-SILENT_S = 60.0  # a process that says nothing for so long is stuck where no alarm reaches
+SILENT_S = 240.0  # a process that says nothing for so long is stuck where no alarm reaches
 MOST_SEEDS = 400
 TRACED = 0.25  # share of cases whose lines are recorded, which makes them several times slower
 USUAL = 0.8  # share of cases that begin with a valid file, so that they get past its first lines

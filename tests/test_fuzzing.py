@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-CASES = 12
+CASES = 8
 NOT_TRAINING = ("device", "space", "table", "bench", "estimator", "search-result", "report", "manifest", "results")
 
 WATCHED = """
-import json, sys, time, subprocess
+import json, sys, subprocess
 sys.path[:0] = [{benchmarks!r}, {root!r}]
 from pathlib import Path
 from fuzzing import watched
@@ -40,7 +40,8 @@ def failed():
     raise DeployNASError("not an error of input")
 
 def hung():
-    time.sleep(5)
+    while True:
+        pass
 
 cases = {{
     "well": lambda: (inside / "file").write_text("x"),

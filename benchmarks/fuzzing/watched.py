@@ -1,6 +1,6 @@
 """One case under watch: how it ended, in what time and memory, which new lines it reached, and what it touched.
 
-Watched are exceptions (only a refusal with exit code 2 is one that a file may end in), an alarm, the process's memory,
+Watched are exceptions (only a refusal with exit code 2 is one that a file may end in), processor time, the process's memory,
 and by Python's audit hook every file that is opened to be written, every process that is started and every connection.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from deploynas.errors import DeployNASError
 
-TIME_LIMIT_S = 10.0
+TIME_LIMIT_S = 10.0  # of the processor: a busy machine is not the fault of a file
 MEMORY_LIMIT = 1 << 30
 LONGEST_MESSAGE = 4000  # a hand-written file may have twenty mistakes, a line each
 LINES = 40
@@ -55,7 +55,7 @@ class Watch:
         self.touched: list[str] = []
         self.lines: set[tuple[str, int]] = set()
         sys.addaudithook(self._audit)
-        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGPROF, self._alarm)
 
     def limit_memory(self) -> None:
         """From here on, the process may grow by so much; called when everything is imported."""
@@ -65,7 +65,7 @@ class Watch:
 
     def run(self, read: Callable[[], object], trace: bool = True, patience: float = 1.0) -> Ending:
         known, self.touched, self.on = len(self.lines), [], True
-        signal.setitimer(signal.ITIMER_REAL, patience * TIME_LIMIT_S)
+        signal.setitimer(signal.ITIMER_PROF, patience * TIME_LIMIT_S)
         if trace:
             sys.settrace(self._traced)
         try:
@@ -81,7 +81,7 @@ class Watch:
             how, words = "traceback", f"{type(error).__name__}: {str(error)[:200]}\n{_place(error.__traceback__)}"
         finally:
             sys.settrace(None)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             self.on = False
         if self.touched:
             how, words = "touched", "; ".join(self.touched[:3])
