@@ -3,9 +3,9 @@
     python benchmarks/fuzz.py [--cases 5000] [--seed 0] [--reader table ...] [--failures FOLDER]
 
 Each case is read by the functions that the commands read it with, and used as they use it. It must end well or in one
-paragraph with exit code 2, within 10 s of processor time and 1 GiB, with nothing written outside its folder, no process
-started and no connection made. Every reader runs in a process of its own, so that one that dies is a failure of its case and not the
-end. Results: benchmarks/results/fuzz.json; inputs that failed: a folder of their own, smallest first.
+paragraph with exit code 2, within 10 s of processor time and 1 GiB, with nothing written outside its folder, no
+process started and no connection made. Every reader runs in a process of its own, so that one that dies is a failure of
+its case and not the end. Results: benchmarks/results/fuzz.json; inputs that failed: a folder of their own.
 """
 
 from __future__ import annotations

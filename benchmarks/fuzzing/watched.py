@@ -1,6 +1,6 @@
 """One case under watch: how it ended, in what time and memory, which new lines it reached, and what it touched.
 
-Watched are exceptions (only a refusal with exit code 2 is one that a file may end in), processor time, memory,
+Watched are exceptions (a file may end in a refusal with exit code 2 alone), processor time, memory,
 and by Python's audit hook every file that is opened to be written, every process that is started and every connection.
 """
 
