@@ -69,7 +69,9 @@ def fuzz_one(name: str, first: int, cases: int, seed: int, made: Path, folder: P
     valid = list(corpus)
     for suffix, content in valid:  # imports happen here, which touch files of theirs; and a valid file must be valid
         ending = attempt(suffix, content, trace=False, patience=5.0)
-        if ending.how not in ("accepted", "touched") and (ending.how != "refused" or reader.form == "json"):
+        if ending.how not in ("accepted", "touched") and (
+            ending.how != "refused" or reader.form in ("json", "yaml", "csv")
+        ):
             print(json.dumps({"invalid seed": ending.words[:500], "how": ending.how}), flush=True)
     for suffix, content in valid:
         attempt(suffix, content)  # whose lines are known then

@@ -63,7 +63,7 @@ def _estimators(folder: Path, space) -> None:
     import deploynas as dn
 
     rng = np.random.default_rng(0)
-    seen = space.architectures(space.decisions.draw(40, rng))
+    seen = list(dict.fromkeys(space.architectures(space.decisions.draw(40, rng))))
     accuracies = rng.uniform(0.5, 0.7, len(seen))
     dn.fit_indexed(space, seen, accuracies, indices=2).save(folder / "estimator.indexed.json")
     dn.fit_mlp(space, seen, accuracies).save(folder / "estimator.mlp.json")
