@@ -15,16 +15,18 @@ from deploynas import __version__
 from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
+from deploynas.inside_path import InsidePath, within
 from deploynas.latency.session_record import SessionRecord
 from deploynas.provenance import DataRecord, Origin
+from deploynas.recorded import Count
 
 MANIFEST, SIGNATURE = "manifest.json", "model.sig"
 
 
 class FileHash(BaseModel):
-    path: str
+    path: InsidePath
     sha256: str
-    size_bytes: int
+    size_bytes: Count
 
 
 class ManifestAbout(BaseModel):
@@ -39,7 +41,7 @@ class ManifestFile(BaseModel):
     schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
     schema_version: int = 1
     files: list[FileHash]
-    model: str | None = None  # which of the files to deploy; None in bundles of earlier versions
+    model: InsidePath | None = None  # which of the files to deploy; None in bundles of earlier versions
     lineage: dict[str, Origin | None]  # table, estimator, search, supernet, imported, network
     about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
@@ -100,7 +102,7 @@ def check_manifest(folder: Path) -> ManifestFile:
     wrong = [
         file.path
         for file in manifest.files
-        if not (folder / file.path).is_file() or sha256_of(folder / file.path) != file.sha256
+        if not within(folder, file.path).is_file() or sha256_of(folder / file.path) != file.sha256
     ]
     if wrong:
         raise InputError(f"{folder}: {', '.join(wrong)} changed since the bundle was made", hint="export it again")

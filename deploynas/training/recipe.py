@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from deploynas.errors import InputError
 from deploynas.files import mistakes_of, read_yaml
+from deploynas.parsing import yaml_of
 
 PRESETS = ("fashion", "imagenet")
 
@@ -150,7 +150,7 @@ class Recipe(_Strict):
             key, equals, text = change.partition("=")
             if not equals:
                 raise InputError(f"`{change}`: expected key=value", hint="like --set w_h.epochs=3")
-            _assign(data, key.strip(), yaml.safe_load(text))
+            _assign(data, key.strip(), yaml_of(text, f"--set {key.strip()}")[1] if text.strip() else None)
         try:
             return Recipe.model_validate(data)
         except pydantic.ValidationError as error:
