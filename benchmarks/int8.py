@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from equal_channels import with_equal_channels
 from int8_networks import SPACES, data_of
 
 from deploynas.device import Device
 from deploynas.export.accuracy_drop import AccuracyDrop
-from deploynas.export.calibration import Calibration
+from deploynas.export.calibration import TAILS, Calibration
 from deploynas.export.integer_file import Int8Wishes, IntegerSource
 from deploynas.export.kernel_check import KernelCheck
 from deploynas.export.metadata import Metadata
@@ -93,13 +94,17 @@ class Subject:
         return IntegerSource.of(self.network, Int8Wishes(calibration, self.calibration, quantization))
 
 
+WAYS = {
+    "int8 weights": Quantization(),
+    "7-bit weights": Quantization(weight_bits=7),
+    "uint8 weights": Quantization(weights="uint8"),
+}
 METHODS = {
-    "minmax": Calibration("minmax"),
-    "percentile": Calibration("percentile"),
-    "mse": Calibration("mse"),
-    "mse, equalised": Calibration("mse", equalise=True),
-    "mse, biases": Calibration("mse", correct_biases=True),
-    "mse, equalised, biases": Calibration("mse", equalise=True, correct_biases=True),
+    "minmax": Calibration("minmax", correct_biases=False),
+    "minmax, biases": Calibration("minmax"),
+    **{f"percentile {tail:g}, biases": Calibration("percentile", tail=tail) for tail in TAILS},
+    "mse": Calibration("mse", correct_biases=False),
+    "mse, biases": Calibration("mse"),
 }
 
 
@@ -108,13 +113,15 @@ def files(subject: Subject) -> Iterator[tuple[str, bytes]]:
     yield "fp32", subject.fp32.content
     yield "onnxruntime.quantization, defaults", runtime_default(subject.fp32.content, subject.calibration)
     for name, calibration in METHODS.items():
-        yield f"ours, {name}", subject.source(calibration).content()
+        yield name, subject.source(calibration).content()
+    yield "mse, biases, equal channels", with_equal_channels(subject.source(METHODS["mse, biases"])).content()
     best = subject.source(Calibration())
-    for name, types in (
-        ("7-bit weights", Quantization(weight_bits=7)),
-        ("uint8 weights", Quantization(weights="uint8")),
-    ):
-        yield f"ours, as shipped, {name}", best.with_types(types).content()
+    print(f"as shipped: {best.how.calibration}", flush=True)
+    for name, types in WAYS.items():
+        yield f"as shipped, {name}", best.with_types(types).content()
+    trained = subject.folder / f"{subject.name}.trained"
+    for path in sorted(trained.glob("*.onnx")):
+        yield f"trained in 8 bits, {path.stem}", path.read_bytes()
 
 
 def runtime_default(fp32: bytes, images: ImageStream) -> bytes:
@@ -177,12 +184,7 @@ def emulation(content: bytes, subject: Subject, kernels: Judged) -> dict[str, fl
 
 def kernels(subject: Subject, device: Device) -> list[dict[str, Any]]:
     """Each way to write weights, as shipped otherwise; and the runtime's own switch for such processors."""
-    source = subject.source(Calibration())
-    ways = {
-        "int8 weights": Quantization(),
-        "7-bit weights": Quantization(weight_bits=7),
-        "uint8 weights": Quantization(weights="uint8"),
-    }
+    source, ways = subject.source(Calibration()), WAYS
     every = {"fp32": subject.fp32.content} | {name: source.with_types(one).content() for name, one in ways.items()}
     switched = device.model_copy(update={"session_options": {"session.x64quantprecision": "1"}})
     ms = times(every, device)

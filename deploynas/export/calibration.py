@@ -2,14 +2,16 @@
 
 Every intermediate value is recorded twice: its extremes, then a histogram between them. `minmax` takes the extremes,
 `percentile` cuts off a share of the values on each side, `mse` moves both ends inwards as long as the expected squared
-error of rounding and clipping together falls. Zero always stays inside, since padding is zero.
+error of rounding and clipping together falls. Zero always stays inside, since padding is zero. No rule is best for
+every network, so `measured` tries them, and takes the one whose network stays nearest to fp32 on the same images
+(`integer_file.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import onnx
@@ -19,22 +21,23 @@ from deploynas.export.verification import ImageStream
 from deploynas.graph import INPUT
 from deploynas.latency.every_value import Ranges, every_value
 
-RangeRule = Literal["minmax", "percentile", "mse"]
-RANGE_RULES: tuple[RangeRule, ...] = ("minmax", "percentile", "mse")
+RangeRule = Literal["measured", "minmax", "percentile", "mse"]
+RANGE_RULES: tuple[RangeRule, ...] = get_args(RangeRule)
 BINS = 2048
 LEVELS = 255
 TAIL = 1e-4  # `percentile`: the share of values cut off on each side
+TAILS = (1e-3, 1e-4, 1e-5)  # that `measured` tries
 
 
 @dataclass(frozen=True)
 class Calibration:
     """How ranges and scales are chosen. `share` is the fraction of the training images that is looked at."""
 
-    method: RangeRule = "mse"
+    method: RangeRule = "measured"
     share: float = 0.05
+    tail: float = TAIL  # of `percentile`
     # weights: a scale for each output channel where the device's `quantization` has that too; false: one for all
     per_channel: bool = True
-    equalise: bool = False  # channels between a convolution and a depthwise one
     correct_biases: bool = True  # for what rounding weights adds to the mean
 
     def __post_init__(self) -> None:
@@ -44,8 +47,46 @@ class Calibration:
             raise InputError(f"the share of calibration images must be above 0 and at most 1, got {self.share}")
 
 
-def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeRule) -> Ranges:
-    """(low, high) of every value of the graph, by name."""
+@dataclass(frozen=True)
+class ValueHistograms:
+    """Every value of a graph over some images, by name: its extremes, and counts between them."""
+
+    extremes: Ranges
+    counts: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, fp32: onnx.ModelProto, images: ImageStream) -> ValueHistograms:
+        extremes = value_extremes(fp32, images)
+        counts = {name: np.zeros(BINS) for name in extremes}
+        session, names = every_value(fp32)
+        for values in _values(session, names, images):
+            for name, value in values.items():
+                counts[name] += _histogram(value, *extremes[name])
+        return cls(extremes, counts)
+
+    def ranges(self, how: Calibration) -> Ranges:
+        """(low, high) of every value, by one of the rules."""
+        match how.method:
+            case "minmax":
+                return self.extremes
+            case "percentile":
+                return {name: _percentile(self.counts[name], how.tail, *ends) for name, ends in self.extremes.items()}
+            case "mse":
+                return {name: _least_squares(self.counts[name], *ends) for name, ends in self.extremes.items()}
+            case _:
+                raise InputError(f"`{how.method}` is no rule for ranges: it tries the others")
+
+    @staticmethod
+    def rules(how: Calibration) -> list[Calibration]:
+        """The one that is asked for, or those that `measured` tries."""
+        if how.method != "measured":
+            return [how]
+        cut = [replace(how, method="percentile", tail=tail) for tail in TAILS]
+        return [replace(how, method="minmax"), *cut, replace(how, method="mse")]
+
+
+def value_extremes(fp32: onnx.ModelProto, images: ImageStream) -> Ranges:
+    """(low, high) of every value of the graph, by name; zero is inside."""
     session, names = every_value(fp32)
     low = dict.fromkeys(names, np.inf)
     high = dict.fromkeys(names, -np.inf)
@@ -55,15 +96,14 @@ def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeR
             high[name] = max(high[name], float(value.max()))
     if not all(np.isfinite(low[name]) and np.isfinite(high[name]) for name in names):
         raise InputError("calibration found values that are not finite, or no images at all")
-    extremes = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
+    return {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
+
+
+def activation_ranges(fp32: onnx.ModelProto, images: ImageStream, method: RangeRule) -> Ranges:
+    """(low, high) of every value of the graph, by name and by a rule."""
     if method == "minmax":
-        return extremes
-    counts = {name: np.zeros(BINS) for name in names}
-    for values in _values(session, names, images):
-        for name, value in values.items():
-            counts[name] += _histogram(value, *extremes[name])
-    choose = _percentile if method == "percentile" else _least_squares
-    return {name: choose(counts[name], *extremes[name]) for name in names}
+        return value_extremes(fp32, images)
+    return ValueHistograms.of(fp32, images).ranges(Calibration(method))
 
 
 def _values(session: Any, names: list[str], images: ImageStream) -> Iterator[dict[str, np.ndarray]]:
@@ -80,11 +120,11 @@ def _histogram(value: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.bincount(np.minimum(place, BINS - 1), minlength=BINS)[:BINS]
 
 
-def _percentile(counts: np.ndarray, low: float, high: float) -> tuple[float, float]:
+def _percentile(counts: np.ndarray, tail: float, low: float, high: float) -> tuple[float, float]:
     edges = np.linspace(low, high, BINS + 1)
     below = np.cumsum(counts) / max(1.0, counts.sum())
-    first = int(np.searchsorted(below, TAIL))
-    last = int(np.searchsorted(below, 1 - TAIL))
+    first = int(np.searchsorted(below, tail))
+    last = int(np.searchsorted(below, 1 - tail))
     return min(0.0, float(edges[first])), max(0.0, float(edges[min(last + 1, BINS)]))
 
 

@@ -7,7 +7,7 @@ the integer kernels where the device runs it as the CPU here does, and they are 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -15,16 +15,19 @@ import numpy as np
 
 from deploynas import graph
 from deploynas.export.accuracy_drop import AccuracyDrop
-from deploynas.export.calibration import Calibration, activation_ranges
-from deploynas.export.corrections import ChannelStatistics, equalised, with_corrected_biases
+from deploynas.export.calibration import Calibration, ValueHistograms
+from deploynas.export.corrections import channel_means, with_corrected_biases
 from deploynas.export.fold import folded_weights
 from deploynas.export.kernel_check import KernelCheck, check_kernels
 from deploynas.export.metadata import Processor
 from deploynas.export.network_file import Fp32File, TorchNetwork
-from deploynas.export.verification import ImageStream, Judged, check, judged
+from deploynas.export.sensitivity import Sensitivity
+from deploynas.export.verification import ImageStream, Judged, at_most, check, judged
 from deploynas.latency.every_value import Ranges
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.supernet.trained_quantization import QuantizedTuningRecord, TrainedQuantization
+
+RULE_IMAGES = 500  # that rules for ranges are compared on
 
 
 @dataclass(frozen=True)
@@ -73,21 +76,21 @@ class IntegerSource:
     network: TorchNetwork
     how: Int8Wishes
     float_weights: dict[str, np.ndarray]
-    even_weights: dict[str, np.ndarray]  # the same network, with channels that suit 8 bits better
     ranges: Ranges
-    statistics: ChannelStatistics | None  # None: biases are not corrected
+    means: dict[str, np.ndarray] | None  # of every value, by channel; None: biases are not corrected
 
     @classmethod
     def of(cls, network: TorchNetwork, how: Int8Wishes) -> IntegerSource:
         how, parts = how.settled(), network.parts
-        calibration, images = how.calibration, how.images
-        weights = even = folded_weights(network.model, parts)
+        weights = folded_weights(network.model, parts)
         plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
-        if calibration.equalise and calibration.per_channel:
-            even = equalised(plain, weights, ChannelStatistics.of(plain, images).largest)
-            plain = graph.chain(parts, even, graph.Form(None, opset=network.opset))
-        statistics = ChannelStatistics.of(plain, images) if calibration.correct_biases else None
-        return cls(network, how, weights, even, activation_ranges(plain, images, calibration.method), statistics)
+        means = channel_means(plain, how.images) if how.calibration.correct_biases else None
+        seen = ValueHistograms.of(plain, how.images)
+        sources = [
+            cls(network, replace(how, calibration=rule), weights, seen.ranges(rule), means)
+            for rule in seen.rules(how.calibration)
+        ]
+        return sources[0] if len(sources) == 1 else _nearest(sources, plain.SerializeToString())
 
     @property
     def not_trained(self) -> str | None:
@@ -101,14 +104,15 @@ class IntegerSource:
 
     @cached_property
     def integer_weights(self) -> dict[str, np.ndarray]:
-        if self.statistics is None:
-            return self.even_weights
-        plain = graph.chain(self.network.parts, self.even_weights, graph.Form(None, opset=self.network.opset))
-        return with_corrected_biases(plain, self.even_weights, self.statistics.mean, self.how.quantization)
+        if self.means is None:
+            return self.float_weights
+        plain = graph.chain(self.network.parts, self.float_weights, graph.Form(None, opset=self.network.opset))
+        return with_corrected_biases(plain, self.float_weights, self.means, self.how.quantization)
 
     def with_types(self, types: Quantization) -> IntegerSource:
         """For other integers; which scales weights have is settled."""
         types = types.model_copy(update={"per_channel": self.how.quantization.per_channel})
+        # what was worked out for the other integers stays behind
         return replace(self, how=replace(self.how, quantization=types))
 
     def content(self, in_float: Collection[str] = ()) -> bytes:
@@ -160,6 +164,14 @@ class IntegerSource:
             self.trained.about if self.trained else None,
             self.not_trained,
         )
+
+
+def _nearest(sources: Sequence[IntegerSource], fp32: bytes) -> IntegerSource:
+    """The one that moves the probabilities of fp32 least, on images that the ranges come from."""
+    images = at_most(sources[0].how.images, RULE_IMAGES)
+    exact = judged(fp32, images)
+    moved = [Sensitivity.between(exact, one.judged(one.content(), images)).divergence for one in sources]
+    return sources[int(np.argmin(moved))]
 
 
 def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Int8Wishes) -> Int8File:

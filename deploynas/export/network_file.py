@@ -12,7 +12,7 @@ from deploynas import graph
 from deploynas.blocks import Part
 from deploynas.errors import GateError
 from deploynas.export.accuracy_drop import AccuracyDrop
-from deploynas.export.calibration import Calibration, activation_ranges
+from deploynas.export.calibration import Calibration, value_extremes
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
 from deploynas.export.verification import ImageStream, Verification, check, judged, verify
@@ -89,7 +89,7 @@ def fp16_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream) ->
 
 def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:
     """Every value that the network takes; a runtime that computes in fp32 all the same would not notice."""
-    extremes = activation_ranges(onnx.ModelProto.FromString(fp32.content), images, "minmax")
+    extremes = value_extremes(onnx.ModelProto.FromString(fp32.content), images)
     largest, name = max((max(-low, high), name) for name, (low, high) in extremes.items())
     if largest > LARGEST_FLOAT16:
         raise GateError(

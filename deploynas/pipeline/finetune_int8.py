@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from deploynas import graph
 from deploynas.device import Device
 from deploynas.errors import InputError
-from deploynas.export.calibration import Calibration, activation_ranges
-from deploynas.export.fold import folded_weights
+from deploynas.export.calibration import Calibration
+from deploynas.export.integer_file import Int8Wishes, IntegerSource
+from deploynas.export.metadata import Metadata
+from deploynas.export.network_file import TorchNetwork
 from deploynas.latency.target import target_of
 from deploynas.latency.weight_types import weight_types
 from deploynas.pipeline.export import ExportOptions, GivenNetwork, open_network
-from deploynas.pipeline.images import calibration_subset, stream
+from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.progress import OnProgress, silent
 from deploynas.quantization import Quantization
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
@@ -68,21 +69,22 @@ def int8_task(given: GivenNetwork, quantization: Quantization, options: Int8Opti
         raise InputError(f"{given.path} has random weights: there is nothing to train on from in 8 bits")
     checkpoint = load_checkpoint(given.path)
     recipe = (options.recipe or given.recipe).changed(options.changes)
-    start = _start(checkpoint, given.data, options.calibration)
+    start = _start(checkpoint, given.data, options.calibration, quantization)
     teacher = _teacher(given, options) if recipe.finetune.distillation.weight > 0 else None
     return QuantizedTuningTask(checkpoint, start, quantization, given.data, recipe, teacher)
 
 
-def _start(checkpoint: Checkpoint, data: Data, calibration: Calibration) -> QuantizedStart:
+def _start(checkpoint: Checkpoint, data: Data, calibration: Calibration, quantization: Quantization) -> QuantizedStart:
+    """What would be shipped without training in 8 bits."""
     architecture = checkpoint.architecture
     if architecture is None:
         raise InputError("a supernet cannot be trained in 8 bits, only one network")
-    parts = architecture.space.parts(architecture)
-    weights = folded_weights(checkpoint.model, parts)
     batches = Batches(data, checkpoint.space, Augmentation()).at_the_size_of(architecture)
     images = stream(batches, calibration_subset(data, calibration.share))
-    ranges = activation_ranges(graph.chain(parts, weights, graph.Form(None)), images, calibration.method)
-    return QuantizedStart(weights, ranges, asdict(calibration))
+    about = Metadata(preprocessing=preprocessing(data, batches.space), labels=list(data.classes))
+    network = TorchNetwork(checkpoint.model, architecture, about)
+    source = IntegerSource.of(network, Int8Wishes(calibration, images, quantization))
+    return QuantizedStart(source.integer_weights, source.ranges, asdict(source.how.calibration))
 
 
 def _teacher(given: GivenNetwork, options: Int8Options) -> Teacher:

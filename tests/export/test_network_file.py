@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from deploynas.errors import DeployNASError, InputError
-from deploynas.export.calibration import RANGE_RULES, Calibration, activation_ranges
+from deploynas.export.calibration import RANGE_RULES, Calibration, ValueHistograms, activation_ranges
 from deploynas.export.fold import folded_weights
-from deploynas.export.integer_file import Int8Wishes, int8_file
+from deploynas.export.integer_file import Int8Wishes, IntegerSource, int8_file
 from deploynas.export.metadata import Metadata, Preprocessing
 from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
-from deploynas.export.verification import ImageStream, open_session, verify
+from deploynas.export.sensitivity import Sensitivity
+from deploynas.export.verification import ImageStream, judged, open_session, verify
 from deploynas.graph import OperatorForms
 from deploynas.provenance import DataRecord
 from deploynas.space import Space
@@ -144,13 +145,31 @@ def test_another_architecture_is_refused(tiny: Space) -> None:
             folded_weights(timm_model(other), tiny.parts(tiny.heaviest()))
 
 
-@pytest.mark.parametrize("method", RANGE_RULES)
+@pytest.mark.parametrize("method", [rule for rule in RANGE_RULES if rule != "measured"])
 def test_ranges_lie_within_the_values_and_keep_zero(method: str, tiny: Space, exported: Fp32File) -> None:
     model = onnx.load_model_from_string(exported.content)
     widest = activation_ranges(model, images_of(tiny), "minmax")
     for name, (low, high) in activation_ranges(model, images_of(tiny), method).items():
         assert widest[name][0] <= low <= 0 <= high <= widest[name][1] * (1 + 1e-6)
         assert low < high
+
+
+def test_the_rule_is_taken_that_stays_nearest_to_fp32(tiny: Space, network: TorchNetwork, exported: Fp32File) -> None:
+    images = images_of(tiny)
+    chosen = IntegerSource.of(network, Int8Wishes(Calibration(), images))
+    rule = chosen.how.calibration
+    assert rule.method != "measured"
+    exact = judged(exported.content, images)
+
+    def divergence(calibration: Calibration) -> float:
+        content = IntegerSource.of(network, Int8Wishes(calibration, images)).content()
+        return Sensitivity.between(exact, judged(content, images)).divergence
+
+    every = [divergence(one) for one in ValueHistograms.rules(Calibration())]
+    assert len(every) == 5 and divergence(rule) == min(every)
+    props = onnx.load_model_from_string(chosen.content()).metadata_props
+    told = json.loads({entry.key: entry.value for entry in props}["provenance"])["calibration"]
+    assert (told["method"], told["tail"]) == (rule.method, rule.tail)
 
 
 def test_least_squares_cuts_off_what_costs_more_than_it_brings() -> None:
