@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from deploynas import __version__
 from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
+from deploynas.one_writer import writing
 from deploynas.provenance import DataRecord, Origin
 
 MANIFEST = "manifest.json"
@@ -49,6 +51,21 @@ def staged(folder: Path) -> Iterator[Path]:
     """A folder to fill beside the real one, which it replaces at the end; on failure nothing is left of it."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
         raise InputError(f"{folder} is there and is not a bundle", hint="choose another --out")
+    with writing(folder, "export"):
+        _clear_up(folder)
+        yield from _staged(folder)
+
+
+def _clear_up(folder: Path) -> None:
+    """After an export that was killed: an earlier bundle that it had just moved aside comes back, the rest goes."""
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.\d+\.(new|old)")
+    for left in [path for path in folder.parent.iterdir() if ours.fullmatch(path.name)]:
+        if left.suffix == ".old" and not folder.exists() and (left / MANIFEST).exists():
+            move_into_place(left, folder)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _staged(folder: Path) -> Iterator[Path]:
     stage, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
     stage.mkdir(parents=True)
     try:

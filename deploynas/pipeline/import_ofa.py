@@ -18,6 +18,7 @@ import yaml
 
 from deploynas.accuracy.oneshot import best_device
 from deploynas.files import content_hash, parse_json, sha256_of, write_bytes
+from deploynas.one_writer import writing_in
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs, perform
 from deploynas.pipeline.supernet import RECALIBRATION_IMAGES
@@ -75,6 +76,13 @@ def import_ofa(
     supernet = read_once_for_all(path)
     loaded = load_data(data, supernet.space, any_classes=True) if isinstance(data, str) else data
     file = Origin(path=path.name, sha256=sha256_of(path))
+    with writing_in(run.path, "import"):
+        return _imported(run, file, supernet, loaded, force, on_progress)
+
+
+def _imported(
+    run: RunFolder, file: Origin, supernet: Supernet, loaded: Data | None, force: bool, on_progress: OnProgress
+) -> ImportedRun:
     _require_room(run, file, force)
     known = _import_record(run)
     if known and known.recalibrated and loaded is None and not force:

@@ -24,7 +24,7 @@ from deploynas.supernet.network import Supernet
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
-from deploynas.training.distribution import Processes, processes
+from deploynas.training.distribution import Processes, first_writing_in, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
 from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
@@ -74,7 +74,7 @@ class FineTuningTask:
 
 def finetune(task: FineTuningTask, out: Path, force: bool = False, on_progress: OnProgress = silent) -> FinetuneResult:
     """Run, continue or report the fine-tuning in folder `out`."""
-    with processes() as group:
+    with first_writing_in(Path(out), "finetune"), processes() as group:
         run = _Run(task, Path(out), group, on_progress)
         if group.first:
             run.prepare(force)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from deploynas.errors import DeployNASError, InputError
 from deploynas.files import content_hash, parse_json, write_json
+from deploynas.one_writer import writing_in
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
 from deploynas.supernet.network import Supernet, require_mixable
@@ -112,13 +113,17 @@ def _some(subset: Subset, numbers: Tensor) -> Subset:
 def relax(task: RelaxedTask, folder: Path, on_progress: OnProgress = silent) -> AlphaFile:
     """Run, continue or report the search in a folder."""
     require_mixable(task.space)
+    with writing_in(folder, "search --solver rarts"):
+        return _relaxed_in(folder, task, on_progress)
+
+
+def _relaxed_in(folder: Path, task: RelaxedTask, on_progress: OnProgress) -> AlphaFile:
     finished = folder / FINISHED
     if finished.exists():
         file = parse_json(finished, AlphaFile)
         if file.fingerprint != task.fingerprint:
             raise InputError(f"{finished} is of a search with other settings", hint="remove that folder")
         return file
-    folder.mkdir(parents=True, exist_ok=True)
     file = _Run(task, folder, on_progress).search()
     write_json(finished, file.model_dump(by_alias=True))
     remove_state(folder)
