@@ -86,7 +86,7 @@ CHANGES: dict[str, tuple[Change, ...]] = {
     "estimate": (
         Change("run/supernet/w_star.safetensors", flipped),
         Change(IMAGE, darker),
-        Change("run/samples/*/*.npz", flipped, True),
+        Change("run/samples/*/*.npz", cut, True),
         Change("run/estimator.json", nudged, True),
     ),
     "finetune": (

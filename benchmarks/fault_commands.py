@@ -84,6 +84,8 @@ def _profile(quiet: Path, other: Path, table: str = "table.json") -> list[str]:
     visits = [_visits(folder / table) for folder in (quiet, other)]
     planned = {name: WORKERS * count for name, count in _planned(visits[0]).items()}
     found = [] if set(visits[0]) == set(visits[1]) else ["other entries"]
+    spaces = [json.loads((folder / table).read_text())["space_hash"] for folder in (quiet, other)]
+    found += [] if spaces[0] == spaces[1] else ["another space"]
     return found + [
         f"{name}: {visits[1][name]} visits, not {planned[name]}" for name in planned if visits[1][name] != planned[name]
     ]

@@ -19,6 +19,7 @@ from deploynas.errors import DeployNASError
 
 # what the light install, for target machines, leaves out
 TRAINING_PACKAGES = ("torch", "timm", "torchvision", "sklearn", "safetensors")
+RUNTIME = "onnxruntime"  # which people replace by the one of another provider, and may leave out in between
 
 COMMANDS = (
     "devices",
@@ -76,9 +77,13 @@ def main() -> None:
         _complain(*fault)
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if verbose or error.name not in TRAINING_PACKAGES:
+        package = (error.name or "").partition(".")[0]
+        if verbose or package not in (*TRAINING_PACKAGES, RUNTIME):
             raise
-        _complain(f"this command needs PyTorch: no package `{error.name}` here", 'pip install "deploynas[train]"')
+        if package == RUNTIME:
+            _complain(f"there is no `{RUNTIME}` here any more", f"pip install {RUNTIME}, or the one of your provider")
+        else:
+            _complain(f"this command needs PyTorch: no package `{package}` here", 'pip install "deploynas[train]"')
         sys.exit(2)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)

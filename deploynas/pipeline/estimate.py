@@ -16,6 +16,7 @@ from deploynas.files import content_hash, now
 from deploynas.one_writer import writing_in
 from deploynas.pipeline.process_team import ProcessTeam
 from deploynas.pipeline.run_folder import RunFolder
+from deploynas.pipeline.sampled_images import require_same_images
 from deploynas.pipeline.step import Inputs
 from deploynas.pipeline.supernet import TrainedSupernet, open_supernet
 from deploynas.progress import OnProgress, silent
@@ -99,6 +100,7 @@ def _estimated(
     passes: KeptPasses,
     on_progress: OnProgress,
 ) -> SavedEstimate:
+    require_same_images(folder, supernet.data)
     one_shot = supernet.one_shot
     samples = Samples(one_shot.space, one_shot, folder, passes.seed, passes.team)
     provenance = {

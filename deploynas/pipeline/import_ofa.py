@@ -38,7 +38,7 @@ from deploynas.training.data import IMAGENET_MEAN, IMAGENET_STD, Data, Subset, l
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.recipe import Augmentation
-from deploynas.training.state import OtherSettings, read_state, remove_state
+from deploynas.training.state import OtherSettings, read_state, remove_state, require_unchanged
 
 Made = tuple[Supernet, CheckpointRecord]
 ROLES: tuple[Role, Role] = ("w_h", "w_star")
@@ -86,6 +86,8 @@ def _imported(
     _require_room(run, file, force)
     known = _import_record(run)
     if known and known.recalibrated and loaded is None and not force:
+        for weights in (run.w_h, run.w_star):
+            require_unchanged(weights)  # an import that was killed may have left one of another
         return _opened(run, resumed=True)  # what was measured is not thrown away for want of images
     step = ImportStep(run, file, supernet, loaded)
     worked = perform(step, run, force, on_progress)

@@ -31,7 +31,14 @@ from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
+from deploynas.training.state import (
+    OtherSettings,
+    read_state,
+    remove_state,
+    require_same_run,
+    require_unchanged,
+    state_fingerprint,
+)
 from deploynas.training.teacher import Teacher
 
 NETWORK, PHASE = "network", "finetune"
@@ -93,6 +100,7 @@ class _Run:
         self.folder, self.group, self.on_progress = folder, group, on_progress
         self.path = folder / f"{NETWORK}.safetensors"
         self.fingerprint = content_hash({**task.settings(), "world": group.world})
+        self.state_fingerprint = state_fingerprint(self.fingerprint, task.data, group)
         self.record = CheckpointRecord(
             role="network",
             fingerprint=self.fingerprint,
@@ -114,10 +122,12 @@ class _Run:
                 path.unlink(missing_ok=True)
         state = read_state(self.folder)
         if state:
-            require_same_run(state[0], self.fingerprint, self.folder)
+            require_same_run(state[0], self.state_fingerprint, self.folder)
         there = self.path.with_suffix(".json").exists()
         if there and CheckpointRecord.read(self.path).fingerprint != self.fingerprint:
             raise OtherSettings(f"{self.folder} holds a network of other settings")
+        if there:
+            require_unchanged(self.path)
 
     def train(self) -> FinetuneResult:
         resumed = self.group.share_bytes(b"x" if self.path.with_suffix(".json").exists() else None) is not None
@@ -153,7 +163,7 @@ class _Run:
 
     def _fit(self, model: nn.Module) -> nn.Module:
         recipe, schedule = self.recipe, self.recipe.finetune
-        phase = Phase(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, PHASE, self.state_fingerprint, recipe.seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device))
         objective = Plain(schedule.label_smoothing, self.teacher, schedule.distillation)
 

@@ -149,6 +149,11 @@ class _Run:
         self.step = 0
         self.totals = [0.0, 0.0, 0.0]  # L_p, L_a, steps of this epoch so far
 
+    @cached_property
+    def state_fingerprint(self) -> str:
+        """Also of the images as they lie there: halfway they must not become others."""
+        return content_hash([self.task.fingerprint, self.task.data.content_hash])
+
     @property
     def seed(self) -> int:
         return self.settings.seed
@@ -212,12 +217,12 @@ class _Run:
         return torch.from_numpy(self.task.penalty(alpha.double().cpu().numpy())).to(alpha)
 
     def _save(self) -> None:
-        save_state(self.folder, PHASE, self.task.fingerprint, self.step, self.totals, self.trainee)
+        save_state(self.folder, PHASE, self.state_fingerprint, self.step, self.totals, self.trainee)
 
     def _resume(self) -> None:
         found = read_state(self.folder)
         if found is not None:
-            require_same_run(found[0], self.task.fingerprint, self.folder)
+            require_same_run(found[0], self.state_fingerprint, self.folder)
             file, tensors = parse_state(found[0].model_dump_json(by_alias=True).encode(), found[1])
             self.trainee.restore(file, tensors)
             self.step, self.totals = file.step, list(file.epoch_totals)
