@@ -1,6 +1,6 @@
-"""One run of a command that something happens to: started, watched, killed in one of four ways, and asked what it said.
+"""One run of a command that something happens to: started, watched, killed in one of four ways, asked what it said.
 
-A command is a process of its own, forked from one that has imported everything, so that moments are not spent on imports;
+A command is a process of its own, forked from one that has imported everything, so that no time goes into imports;
 processes that the command itself starts are started as always.
 """
 

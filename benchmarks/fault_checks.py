@@ -39,7 +39,7 @@ def half_written(folder: Path) -> list[str]:
 
 def left_over(folder: Path) -> list[str]:
     """What nobody needs any more, after a command has run to its end."""
-    names = [path for path in folder.rglob(".*")]
+    names = list(folder.rglob(".*"))
     wrong = [p for p in names if p.name.endswith((TEMPORARY, LOCK)) or STAGE.fullmatch(p.name)]
     wrong += [*folder.rglob("*.partial.jsonl"), *folder.rglob("state*.safetensors"), *folder.rglob("state.json")]
     return [str(path.relative_to(folder)) for path in wrong]

@@ -1,5 +1,5 @@
-"""The long commands, small: what each is told, what it needs of those before it, what it makes, and what must be the same
-in the end however often it was stopped.
+"""The long commands, small: what each is told, what it needs of those before it, what it makes, and what must be the
+same in the end however often it was stopped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fault_checks import same_bytes, same_document, same_records
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "tests"))
-from tiny_spaces import MINI
+from tiny_spaces import MINI  # noqa: E402
 
 WORKERS, VISITS = 2, 12
 DEVICE = f"""
@@ -165,7 +165,8 @@ COMMANDS = (
     ),
     Command(
         "prune",
-        ("prune", "tuned", "--ratio", "0.2", "--device", "quick.yaml", "--out", "pruned", "--runs", "10", "--rounds", "20", *_set(TUNING)),
+        ("prune", "tuned", "--ratio", "0.2", "--device", "quick.yaml", "--out", "pruned", "--runs", "10",
+         "--rounds", "20", *_set(TUNING)),
         ("tuned",), ("pruned",), _prune, "pruned/.lock",
     ),
     Command(
@@ -175,7 +176,8 @@ COMMANDS = (
     ),
     Command(
         "run",
-        ("run", *DATA, "--device", "quick.yaml:1000", "--out", "all", "--patience", "0", "--refine", "2", *_set([*TRAINING, *TUNING]), *PASSES),
+        ("run", *DATA, "--device", "quick.yaml:1000", "--out", "all", "--patience", "0", "--refine", "2",
+         *_set([*TRAINING, *TUNING]), *PASSES),
         (), ("all",), _run, "all/.lock",
     ),
 )  # fmt: skip

@@ -1,5 +1,5 @@
-"""The faults: what is done to a command, and what must be true afterwards. Each returns what it found, or None where the
-command has nothing that could fail in this way.
+"""The faults: what is done to a command, and what must be true afterwards. Each returns what it found, or None where
+the command has nothing that could fail in this way.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Finding:
 
     def line(self) -> str:
         verdict = self.left_out or "; ".join(self.wrong) or "ok"
-        return f"{self.command}, {self.fault}: {self.injected} injected, {self.same} the same, {self.errors} errors: {verdict}"
+        counts = f"{self.injected} injected, {self.same} the same, {self.errors} errors"
+        return f"{self.command}, {self.fault}: {counts}: {verdict}"
 
     def record(self) -> dict[str, Any]:
         return vars(self)
@@ -67,6 +68,9 @@ class Bench:
         command.inputs_into(folder, self.quiet)
         return folder
 
+    def begun(self, command: Command, work: Path) -> Callable[[], bool]:
+        return lambda: command.begun(work)
+
     def moment(self, command: Command) -> float:
         """Somewhere in the time that it takes."""
         return self.rng.uniform(0, self.seconds[command.name])
@@ -78,7 +82,7 @@ def killed(bench: Bench, command: Command) -> Finding:
         way = WAYS[number % len(WAYS)]
         while True:
             attempt = Attempt.start(command.words, work)
-            if attempt.until(lambda: command.begun(work), bench.moment(command)):
+            if attempt.until(bench.begun(command, work), bench.moment(command)):
                 break
             _judge_end(found, attempt, bench, command, work)
             command.inputs_into(work, bench.quiet)
@@ -136,7 +140,7 @@ def rights_taken(bench: Bench, command: Command) -> Finding:
         for _ in range(TRIES):
             work = bench.work(command)
             attempt = Attempt.start(command.words, work, bound_by_permissions)
-            if attempt.until(lambda: command.begun(work), 0.7 * bench.moment(command)):
+            if attempt.until(bench.begun(command, work), 0.7 * bench.moment(command)):
                 _folders(work, 0o555)
                 attempt.wait()
             if attempt.code != 0:
@@ -197,7 +201,7 @@ def connection_cut(bench: Bench, command: Command) -> Finding | None:
 def second_command(bench: Bench, command: Command) -> Finding:
     found, work = Finding(command.name, "second command beside it"), bench.work(command)
     first = Attempt.start(command.words, work)
-    if first.until(lambda: command.begun(work), 0.02):
+    if first.until(bench.begun(command, work), 0.02):
         second = Attempt.start(command.words, work, said_in=work.with_name("second.stderr"))
         second.wait()
         found.injected += 1
@@ -217,7 +221,7 @@ def provider_gone(bench: Bench, command: Command) -> Finding | None:
     found, work = Finding(command.name, "provider removed"), bench.work(command)
     for hide, expected in ((_hide_provider, "is not installed"), (_hide_runtime, "onnxruntime")):
         attempt = Attempt.start(command.words, work)
-        if attempt.until(lambda: command.begun(work), 0.5 * bench.moment(command)):
+        if attempt.until(bench.begun(command, work), 0.5 * bench.moment(command)):
             attempt.kill(WAYS[0])
         else:
             command.inputs_into(work, bench.quiet)
@@ -239,7 +243,7 @@ def file_changed(bench: Bench, command: Command) -> Finding | None:
         attempt = Attempt.start(command.words, work)
         if change.after_the_end:
             attempt.wait()
-        elif attempt.until(lambda: command.begun(work), 0.8 * bench.moment(command)):
+        elif attempt.until(bench.begun(command, work), 0.8 * bench.moment(command)):
             attempt.kill(WAYS[0])
         before = change.make(work)
         again = Attempt.start(command.words, work)

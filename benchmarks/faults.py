@@ -1,4 +1,4 @@
-"""Faults, one after the other, into every long command: does it resume to what it would have been, or say what is wrong?
+"""Faults, one after the other, into every long command: does it resume to what it would have been, or say why not?
 
     python benchmarks/faults.py                          # everything, 10 kills a command
     python benchmarks/faults.py --kills 3 --command train --seed 7
@@ -138,14 +138,16 @@ def _all_faults(bench: Bench, command: Command, kinds: list[str] | None) -> list
 
 def _print(findings: list[Finding], seconds: float) -> None:
     print(
-        "\n| command | fault | injected | resumed to the same | one clear error first | wrong |\n|---|---|---:|---:|---:|---|"
+        "\n| command | fault | injected | resumed to the same | one clear error first | wrong |"
+        "\n|---|---|---:|---:|---:|---|"
     )
     for f in findings:
         wrong = "; ".join(f"{what} ({times})" if times > 1 else what for what, times in Counter(f.wrong).items())
         row = (f.command, f.fault, f.injected, f.same, f.errors, f.left_out or wrong or "nothing")
         print(f"| {' | '.join(map(str, row))} |")
     print(
-        f"\n{sum(f.injected for f in findings)} faults in {seconds:.0f} s, {sum(len(f.wrong) for f in findings)} findings"
+        f"\n{sum(f.injected for f in findings)} faults in {seconds:.0f} s, "
+        f"{sum(len(f.wrong) for f in findings)} findings"
     )
 
 

@@ -81,7 +81,7 @@ def main() -> None:
         if verbose or package not in (*TRAINING_PACKAGES, RUNTIME):
             raise
         if package == RUNTIME:
-            _complain(f"there is no `{RUNTIME}` here any more", f"pip install {RUNTIME}, or the one of your provider")
+            _complain(f"no package `{RUNTIME}` here", f"pip install {RUNTIME}, or the one of your provider")
         else:
             _complain(f"this command needs PyTorch: no package `{package}` here", 'pip install "deploynas[train]"')
         sys.exit(2)

@@ -62,7 +62,7 @@ def test_a_runtime_that_was_removed(tmp_path: Path, tiny_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert done.stderr.startswith("error: there is no `onnxruntime` here any more\nhint: pip install onnxruntime")
+    assert done.stderr.startswith("error: no package `onnxruntime` here\nhint: pip install onnxruntime")
 
 
 def test_what_a_command_should_have_foreseen_is_a_bug() -> None:
