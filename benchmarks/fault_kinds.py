@@ -183,7 +183,7 @@ def worker_killed(bench: Bench, command: Command) -> Finding | None:
 
 
 def connection_cut(bench: Bench, command: Command) -> Finding | None:
-    """It is made again, and nothing is lost."""
+    """It is made again, and nothing is lost; unless nobody has answered yet, who may not exist: then that is said."""
     if command.name != "profile over ssh":
         return None
     found, work = Finding(command.name, "connection cut"), bench.work(command)
@@ -194,7 +194,11 @@ def connection_cut(bench: Bench, command: Command) -> Finding | None:
         bench.board.cut()
         found.injected += 1
     attempt.wait()
-    _judge_end(found, attempt, bench, command, work)
+    if attempt.code:
+        _judge_error(found, attempt, "no connection to")
+        _finish(found, bench, command, work)
+    else:
+        _judge_end(found, attempt, bench, command, work)
     return found
 
 
