@@ -76,8 +76,13 @@ def same_bytes(one: Path, other: Path) -> list[str]:
 
 def same_graph(one: Path, other: Path) -> list[str]:
     """Of two ONNX files, but for what they say about themselves: when they were written is part of that."""
-    first, second = (onnx.load(path).graph.SerializeToString(deterministic=True) for path in (one, other))
-    return [] if first == second else [f"{one.name}: another graph"]
+    graphs = [onnx.load(path).graph for path in (one, other)]
+    first, second = (
+        {part.name: part.SerializeToString(deterministic=True) for part in (*graph.node, *graph.initializer)}
+        for graph in graphs
+    )
+    unlike = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    return [f"{one.name}: {len(unlike)} unlike parts, {unlike[0]} is the first"] if unlike else []
 
 
 def same_document(one: Path, other: Path) -> list[str]:

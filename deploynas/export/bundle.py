@@ -78,6 +78,10 @@ def _staged(folder: Path) -> Iterator[Path]:
             if old.exists():  # better the earlier bundle than none
                 move_into_place(old, folder)
             raise
+    except OSError as error:
+        if error.filename:  # a full disk, missing rights: people know the bundle's name
+            error.filename = str(error.filename).replace(stage.name, folder.name, 1)
+        raise
     finally:
         shutil.rmtree(stage, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
