@@ -98,7 +98,6 @@ CHANGES: dict[str, tuple[Change, ...]] = {
     "prune": (Change("tuned/network.safetensors", flipped), Change(IMAGE, darker)),
     "export": (
         Change("tuned/network.safetensors", flipped),
-        Change(IMAGE, darker),
         Change("bundles/quick/model.onnx", flipped, True),
     ),
     "run": (
