@@ -58,6 +58,7 @@ class Command:
     makes: tuple[str, ...]
     differences: Compare  # between a folder where nothing happened and another one
     begins: str  # this file is there as soon as it works: its lock
+    also_done: tuple[str, ...] = ()  # errors of a command whose work is done
 
     def begun(self, folder: Path) -> bool:
         return (folder / self.begins).exists()
@@ -175,7 +176,7 @@ COMMANDS = (
         "prune",
         ("prune", "tuned", "--ratio", "0.2", "--device", "quick.yaml", "--out", "pruned", "--runs", "10",
          "--rounds", "20", *_set(TUNING)),
-        ("tuned",), ("pruned",), _prune, "pruned/.lock",
+        ("tuned",), ("pruned",), _prune, "pruned/.lock", ("pruned.json is there already", "is missed: the pruned file"),
     ),
     Command(
         "export",
