@@ -23,6 +23,8 @@ class Quantization(BaseModel):
     per_channel: bool = True  # weights: a scale for each output channel, or one for all
     # 7 on x86 processors without VNNI, where a sum of two products of 8 bits saturates at 16
     weight_bits: Literal[7, 8] = 8
+    # `uint8`: the same integers, 128 higher; their kernels on such processors sum in 32 bits, and take longer
+    weights: Literal["int8", "uint8"] = "int8"
     # `float`: as it is, for providers that know no bias in 32-bit integers
     bias: Literal["int32", "float"] = "int32"
     # hard swish and hard sigmoid. `add`: an addition whose quantisation saturates, and which reads one tensor with two
@@ -43,6 +45,16 @@ class Quantization(BaseModel):
     @property
     def largest_weight(self) -> int:
         return 127 if self.weight_bits == 8 else 63  # 2 * 255 * 63 < 2^15
+
+    @property
+    def weight_zero(self) -> int:
+        """The number that stands for a weight of 0."""
+        return 0 if self.weights == "int8" else 128
+
+    @property
+    def sums_exactly(self) -> bool:
+        """Whether no sum of two products leaves 16 bits, or kernels sum in 32, on any processor."""
+        return self.weight_bits == 7 or self.weights == "uint8"
 
     @property
     def lowest(self) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploynas.cli import explain_landscape
+from deploynas.cli import explain_int8, explain_landscape
 from deploynas.cli.console import json_option, print_json, print_table, say
 from deploynas.cli.network_argument import NETWORK_HELP, read_network
 from deploynas.cli.next_commands import search_command
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     "--landscape", type=click.Path(path_type=Path), metavar="RUN",
     help=f"With `--at`: the loss around its weights in this supernet, beside others. {supernet_help}",
 )  # fmt: skip
+@click.option("--int8", is_flag=True, help="ESTIMATOR is a bundle of `export --int8 mixed`: what 8 bits cost, by part.")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="Write a page with plots.")
 @json_option
 def command(
@@ -39,6 +40,7 @@ def command(
     at: str | None,
     latency: Path | None,
     landscape: Path | None,
+    int8: bool,
     html: Path | None,
     as_json: bool,
 ) -> None:
@@ -48,11 +50,17 @@ def command(
     Depth per stage; expansion, kernel and squeeze-and-excitation per stage and per block, each averaged over
     everything else. A sentence is printed only where the standard errors allow it. With `--at`: what one more
     block, a larger kernel and so on would bring to one network; `--landscape` adds how the loss behaves around its
-    weights. With two networks A and B: why A and not B.
+    weights. With two networks A and B: why A and not B. With `--int8` it is a bundle that is explained: which of its
+    parts suffer from 8 bits, and what they save.
     """
     from deploynas.accuracy.estimator_file import load_estimator
     from deploynas.latency.table import LatencyTable
 
+    if int8:
+        if networks or at is not None or latency or landscape or html:
+            raise InputError("`--int8` takes a bundle alone", hint="`deploynas explain bundles/cpu-1t --int8`")
+        explain_int8.explain(estimator_path, as_json)
+        return
     if len(networks) not in (0, 2):
         raise InputError(f"two networks are compared, got {len(networks)}", hint="`--at NETWORK` looks at one")
     if networks and (at is not None or html is not None):

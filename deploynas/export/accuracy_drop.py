@@ -19,13 +19,14 @@ class AccuracyDrop:
     accuracy: float
     drop: float  # below the fp32 file; negative where it is more accurate
     se: float
+    images: int = 0
 
     @classmethod
     def between(cls, fp32: np.ndarray, other: np.ndarray) -> AccuracyDrop:
         """From which images each file classifies correctly."""
         lost = fp32.astype(float) - other.astype(float)
         se = float(lost.std(ddof=1) / np.sqrt(len(lost))) if len(lost) > 1 else 0.0
-        return cls(float(other.mean()), float(lost.mean()), se)
+        return cls(float(other.mean()), float(lost.mean()), se, len(lost))
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -34,6 +34,8 @@ class Calibration:
     share: float = 0.05
     # weights: a scale for each output channel where the device's `quantization` has that too; false: one for all
     per_channel: bool = True
+    equalise: bool = False  # channels between a convolution and a depthwise one
+    correct_biases: bool = True  # for what rounding weights adds to the mean
 
     def __post_init__(self) -> None:
         if self.method not in RANGE_RULES:

@@ -1,7 +1,7 @@
 """What an exported file says about itself, in ONNX `metadata_props`: enough to use it without anything else.
 
-`preprocessing`, `labels`, `provenance` and `forms` (of operators) are JSON; `architecture`, `space` and `space_hash`
-come from `graph/`.
+`preprocessing`, `labels`, `provenance`, `forms` (of operators), and of 8-bit files `quantization` and `integers` are
+JSON; `architecture`, `space` and `space_hash` come from `graph/`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,15 @@ class Preprocessing(BaseModel):
     interpolation: str = "bilinear"
     mean: list[float]
     std: list[float]
+
+
+class Processor(BaseModel):
+    """Whose integer kernels an 8-bit file was verified on, and whether those of any other compute the same."""
+
+    machine: str = ""
+    instruction_sets: list[str] = []
+    sums: str = ""  # `exact`, or `saturating`; empty: not known
+    any_processor: bool = False
 
 
 class Metadata(BaseModel):

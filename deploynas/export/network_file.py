@@ -1,9 +1,9 @@
-"""One network as one ONNX file, in fp32, fp16 or 8 bits: written by `graph/`, verified before anyone gets to see it."""
+"""One network as one ONNX file, in fp32 or fp16: written by `graph/`, verified before anyone gets to see it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import onnx
 from torch import nn
@@ -15,9 +15,8 @@ from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
-from deploynas.export.verification import ImageStream, Verification, check, correct_images, verify
+from deploynas.export.verification import ImageStream, Verification, check, judged, verify
 from deploynas.graph import DEFAULT_FORMS, LARGEST_FLOAT16, OPSET, OperatorForms
-from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.space import Architecture
 
 
@@ -35,19 +34,6 @@ class Fp32File:
 class Fp16File:
     content: bytes
     lost: AccuracyDrop
-
-    @property
-    def accuracy(self) -> float:
-        return self.lost.accuracy
-
-
-@dataclass(frozen=True)
-class Int8File:
-    content: bytes
-    lost: AccuracyDrop
-    calibration: Calibration
-    quantization: Quantization
-    calibration_images: int
 
     @property
     def accuracy(self) -> float:
@@ -81,25 +67,6 @@ class TorchNetwork:
         }
 
 
-@dataclass(frozen=True)
-class Int8Wishes:
-    """How 8 bits are made."""
-
-    calibration: Calibration
-    images: ImageStream  # that ranges of activations come from
-    quantization: Quantization = FOR_CPUS  # the device's
-    on_cpu: bool = True  # the device runs it as the CPU here does; else it is judged by what the graph says
-
-    def settled(self) -> Int8Wishes:
-        """A scale for each channel of a weight where both want it; then both say what is written."""
-        both = self.calibration.per_channel and self.quantization.per_channel
-        return replace(
-            self,
-            calibration=replace(self.calibration, per_channel=both),
-            quantization=self.quantization.model_copy(update={"per_channel": both}),
-        )
-
-
 def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     """The network with batch norm folded and a free batch size; raises unless it computes what torch does."""
     parts = network.parts
@@ -117,24 +84,7 @@ def fp16_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream) ->
     content = written.SerializeToString()
     check(content)
     _require_in_float16(fp32, validation)
-    return Fp16File(content, AccuracyDrop.between(fp32.verification.correct, correct_images(content, validation)))
-
-
-def int8_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream, how: Int8Wishes) -> Int8File:
-    """The same in 8 bits."""
-    how, parts = how.settled(), network.parts
-    calibration, quantization = how.calibration, how.quantization
-    weights = folded_weights(network.model, parts)
-    plain = graph.chain(parts, weights, graph.Form(None, opset=network.opset))
-    ranges = activation_ranges(plain, how.images, calibration.method)
-    form = graph.Form(None, "int8", network.opset, ranges, quantization, network.forms_in("int8"))
-    about = {**network.about("int8", calibration), "quantization": quantization.model_dump_json()}
-    content = graph.chain(parts, weights, form, about).SerializeToString()
-    check(content)
-    lost = AccuracyDrop.between(
-        fp32.verification.correct, correct_images(content, validation, as_written=not how.on_cpu)
-    )
-    return Int8File(content, lost, calibration, quantization, sum(len(y) for _, y in how.images()))
+    return Fp16File(content, AccuracyDrop.between(fp32.verification.correct, judged(content, validation).correct))
 
 
 def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:

@@ -40,9 +40,14 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class Judged:
+    """What a network makes of images, and what they are."""
+
     logits: np.ndarray
     labels: np.ndarray
+
+    def first(self, count: int) -> Judged:
+        return Judged(self.logits[:count], self.labels[:count])
 
     @property
     def predicted(self) -> np.ndarray:
@@ -101,14 +106,14 @@ def open_session(content: bytes, as_written: bool = False) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if as_written:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def correct_images(content: bytes, images: ImageStream, as_written: bool = False) -> np.ndarray:
-    """Which images a file classifies correctly on the CPU."""
+def judged(content: bytes, images: ImageStream, as_written: bool = False, most: int | None = None) -> Judged:
+    """What a file makes of images on the CPU, or of the first of them."""
     session = open_session(content, as_written)
-    return _judge(lambda x: session.run(None, {"input": x})[0], images).correct
+    return _judge(lambda x: session.run(None, {"input": x})[0], images if most is None else at_most(images, most))
 
 
 def _compare_batches(model: nn.Module, session: Any, images: ImageStream) -> tuple[float, float]:
@@ -153,9 +158,21 @@ def _torch(model: nn.Module) -> Callable[[np.ndarray], np.ndarray]:
     return forward
 
 
-def _judge(forward: Callable[[np.ndarray], np.ndarray], images: ImageStream) -> _Judged:
+def at_most(images: ImageStream, count: int) -> ImageStream:
+    def first() -> Iterable[tuple[np.ndarray, np.ndarray]]:
+        left = count
+        for x, y in images():
+            yield x[:left], y[:left]
+            left -= len(y)
+            if left <= 0:
+                return
+
+    return first
+
+
+def _judge(forward: Callable[[np.ndarray], np.ndarray], images: ImageStream) -> Judged:
     logits, labels = [], []
     for x, y in images():
         logits.append(forward(np.ascontiguousarray(x)))
         labels.append(y)
-    return _Judged(np.concatenate(logits), np.concatenate(labels))
+    return Judged(np.concatenate(logits), np.concatenate(labels))

@@ -34,6 +34,8 @@ class Form:
     ranges: Ranges | None = None  # int8: tensor names to (low, high); None: plausible ones, where only speed counts
     quantization: Quantization = FOR_CPUS  # int8: what differs between providers
     operators: OperatorForms = DEFAULT_FORMS
+    in_float: frozenset[str] = frozenset()  # int8: parts that stay in float, by name
+    float_operators: OperatorForms = DEFAULT_FORMS  # of these
 
     def __post_init__(self) -> None:
         if self.batch is not None and self.batch < 1:
@@ -55,7 +57,8 @@ class Form:
             case "fp16":
                 return Float16Writer(weights, self.operators)
             case "int8":
-                return QuantizedWriter(weights, self.ranges, self.quantization, self.operators)
+                forms = self.operators, self.in_float, self.float_operators
+                return QuantizedWriter(weights, self.ranges, self.quantization, *forms)
             case _:
                 raise AssertionError(self.precision)
 
@@ -151,6 +154,7 @@ def _write(writer: GraphWriter, parts: Sequence[tuple[str, Part]]) -> tuple[Tens
     x = Tensor(INPUT, first.in_channels, first.height, first.width)
     y = writer.begin(x)
     for name, geometry in parts:
+        writer.enter(name)
         y = geometry.write(writer, name, y)
     return x, writer.finish(y, OUTPUT)
 

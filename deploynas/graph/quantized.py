@@ -5,11 +5,16 @@ activations are written so that nothing is left in float: quantising to [0, 1] s
 by `QuantizeLinear` *is* the hard sigmoid, and x / 6 is x read with a sixth of its scale. In blocks with hard swish
 that was 22 % faster than the operator in float between two conversions. A runtime that gives each tensor one scale
 computes something else from that, so `hard_activations: operator` has the operator.
+
+`supernet/quantized_network.py` computes the same in torch, to train it: what is rounded here is rounded there.
+
+Parts can be left in float: one of them reads what the part before it left, through its `DequantizeLinear`, and the next
+part in 8 bits quantises what it is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +36,7 @@ class QuantizedWriter(GraphWriter):
     """A `GraphWriter` whose values are read through `DequantizeLinear`.
 
     `ranges` maps the name of every activation (as in the fp32 graph) to its (low, high); None for plausible ones.
+    `in_float`: the names of parts that stay as they are; `float_forms` of their operators.
     """
 
     def __init__(
@@ -39,17 +45,27 @@ class QuantizedWriter(GraphWriter):
         ranges: Ranges | None = None,
         quantization: Quantization = FOR_CPUS,
         forms: OperatorForms = DEFAULT_FORMS,
+        in_float: Collection[str] = (),
+        float_forms: OperatorForms = DEFAULT_FORMS,
     ) -> None:
         super().__init__(weights, forms)
         self.ranges = ranges
         self.quantization = quantization
+        self._integer_forms, self._float_forms = forms, float_forms
+        self._in_float, self._floats = frozenset(in_float), False
         self._scales: dict[str, float] = {}  # of each value, by the name it is read under
         self._read_names: set[str] = set()
+
+    def enter(self, part: str) -> None:
+        self._floats = part in self._in_float
+        self.forms = self._float_forms if self._floats else self._integer_forms
 
     def conv(self, name: str, x: Tensor, out_channels: int, kernel: int = 1, stride: int = 1, **options: Any) -> Tensor:
         return super().conv(name, self._entering(x), out_channels, kernel, stride, **options)
 
     def activate(self, x: Tensor, activation: str | None) -> Tensor:
+        if self._floats:
+            return super().activate(x, activation)
         if activation in (None, "relu", "relu6"):
             # fused: the quantisation after them saturates where they would clip
             return self._quantized(super().activate(x, activation), activation or "linear")
@@ -111,10 +127,11 @@ class QuantizedWriter(GraphWriter):
         return self._quantized(y, "linear", range_of=_plain(x.name))
 
     def _last_is_conv(self) -> bool:
-        return False  # an integer convolution leaves 8 bits; logits stay in float where they can
+        # an integer convolution leaves 8 bits; logits stay in float where they can
+        return self._floats and super()._last_is_conv()
 
     def finish(self, y: Tensor, name: str) -> Tensor:
-        if self.quantization.logits == "8-bit" and y.name not in self._scales:
+        if self.quantization.logits == "8-bit" and y.name not in self._scales and not self._floats:
             y = self._quantized(y, "linear", range_of=name)
         return super().finish(y, name)
 
@@ -128,8 +145,8 @@ class QuantizedWriter(GraphWriter):
         return self._quantized(super()._every_pixel(name, gate, x), "gate")
 
     def _entering(self, x: Tensor) -> Tensor:
-        """The network's own input comes in float."""
-        if x.name in self._scales:
+        """What comes in float, as the network's own input does, is quantised."""
+        if self._floats or x.name in self._scales:
             return x
         if _reading(x.name) not in self._scales:
             self._quantize(x, "linear")
@@ -137,6 +154,8 @@ class QuantizedWriter(GraphWriter):
 
     def _quantized(self, x: Tensor, kind: str, range_of: str | None = None) -> Tensor:
         """x through a quantisation and back; nothing of it is left once the runtime has fused it."""
+        if self._floats:
+            return x
         self._quantize(x, kind, range_of)
         return self._read(x)
 
@@ -186,12 +205,12 @@ class QuantizedWriter(GraphWriter):
     def _parameters(
         self, name: str, shape: tuple[int, ...], x: str, bias: bool = True, stored: tuple[int, ...] | None = None
     ) -> list[str]:
-        weight = self.weights(f"{name}/weight", shape)
-        scale = np.maximum(np.abs(weight.reshape(shape[0], -1)).max(axis=1), 1e-8) / self.quantization.largest_weight
-        if not self.quantization.per_channel:
-            scale = np.full_like(scale, scale.max())
-        rounded = np.rint(weight / scale.reshape(-1, *[1] * (len(shape) - 1)))
-        read = [self._dequantized(f"{name}/weight", rounded.astype(np.int8).reshape(stored or shape), scale)]
+        if self._floats:
+            return super()._parameters(name, shape, x, bias, stored)
+        rounded, scale = rounded_weight(self.weights(f"{name}/weight", shape), self.quantization)
+        zero = self.quantization.weight_zero
+        stored_as = (rounded + zero).astype(self.quantization.weights).reshape(stored or shape)
+        read = [self._dequantized(f"{name}/weight", stored_as, scale, zero)]
         if bias and self.quantization.bias == "float":
             read.append(self._constant(f"{name}/bias", self.weights(f"{name}/bias", shape[:1])))
         elif bias:
@@ -204,14 +223,22 @@ class QuantizedWriter(GraphWriter):
         """Of the type that activations have."""
         return self._constant(name, np.asarray(value, self.quantization.activations))
 
-    def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray) -> str:
+    def _dequantized(self, name: str, value: np.ndarray, scale: np.ndarray, zero: int = 0) -> str:
         inputs = [
             self._constant(name, value),
             self._constant(f"{name}/scale", scale.astype(np.float32)),
-            self._constant(f"{name}/zero", np.zeros(scale.shape, value.dtype)),
+            self._constant(f"{name}/zero", np.full(scale.shape, zero, value.dtype)),
         ]
         self._node("DequantizeLinear", _reading(name), inputs, axis=0)
         return _reading(name)
+
+
+def rounded_weight(weight: np.ndarray, quantization: Quantization) -> tuple[np.ndarray, np.ndarray]:
+    """As integers around 0, and the scale of each output channel."""
+    scale = np.maximum(np.abs(weight.reshape(len(weight), -1)).max(axis=1), 1e-8) / quantization.largest_weight
+    if not quantization.per_channel:
+        scale = np.full_like(scale, scale.max())
+    return np.rint(weight / scale.reshape(-1, *[1] * (weight.ndim - 1))), scale
 
 
 def _int32(value: np.ndarray) -> np.ndarray:

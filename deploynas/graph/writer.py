@@ -171,6 +171,9 @@ class GraphWriter:
         self._declared.append(wide)
         return wide
 
+    def enter(self, part: str) -> None:
+        """What comes next belongs to the part of this name."""
+
     def begin(self, x: Tensor) -> Tensor:
         """The model's input, as the first operator reads it."""
         return x

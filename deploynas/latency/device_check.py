@@ -32,8 +32,8 @@ SMALL_SPACE, LARGE_SPACE = "fashion", "imagenet"
 RUNS = 50
 WORKING_S = 1.0
 _SATURATES = (
-    "integer kernels of processors without VNNI add two products in 16 bits, which saturates: classes may differ from "
-    "those on other machines"
+    "integer kernels of processors without VNNI add two products in 16 bits, which saturates with 8-bit weights: "
+    "`export` writes them with 7 bits for this device, or unsigned"
 )
 
 

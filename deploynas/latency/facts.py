@@ -12,6 +12,7 @@ from deploynas.device import Device
 from deploynas.errors import InputError
 from deploynas.latency.conditions import Conditions, conditions_here
 from deploynas.latency.hardware import Hardware, free_memory_bytes, hardware, load_average, versions
+from deploynas.latency.integer_sums import IntegerSums, integer_sums
 from deploynas.latency.nvidia_smi import query
 from deploynas.providers import PROVIDERS
 
@@ -24,6 +25,7 @@ class Facts(BaseModel):
     free_memory_bytes: int
     accelerator_free_bytes: int | None = None  # of the first GPU that says so
     conditions: Conditions = Conditions()  # a target with an earlier version tells none
+    integer_sums: IntegerSums | None = None  # of the CPU provider; None: an earlier version
 
     def told(self, device: Device) -> dict[str, Any]:
         """What a result says of the provider that it was measured on."""
@@ -36,6 +38,7 @@ class Facts(BaseModel):
         return {
             "hardware": self.hardware.model_dump(),
             "versions": self.versions,
+            "integer_sums": self.integer_sums,
             "load_before": self.load_average,
             "conditions_before": self.conditions.model_dump(exclude_defaults=True),
         }
@@ -59,6 +62,7 @@ def facts_here() -> Facts:
         free_memory_bytes=free_memory_bytes(),
         accelerator_free_bytes=_accelerator_free_bytes(),
         conditions=conditions_here(),
+        integer_sums=integer_sums(),
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from deploynas.files import content_hash
 from deploynas.latency.accelerators import accelerators, drivers
 from deploynas.latency.installed_packages import provider_packages
+from deploynas.latency.instruction_sets import instruction_sets
 from deploynas.latency.processor_cores import affinity, cpu_quota, physical_cores, threads_within
 from deploynas.latency.processor_name import computer, processor
 
@@ -36,6 +37,7 @@ class Hardware(BaseModel):
     cpu_quota: float | None = None  # CPUs' worth of time, where a container is allowed less than `cores`
     on_chip: list[str] = []  # GPUs and NPUs that are part of the processor
     drivers: dict[str, str] = {}
+    instruction_sets: list[str] = []  # for integers and short floats, as the system names them
 
     @property
     def threads_of_all(self) -> int:
@@ -69,6 +71,7 @@ def hardware_of(root: Path, allowed: list[int] | None) -> Hardware:
         cpu_quota=None if quota is None or quota >= cores else round(quota, 3),
         on_chip=[one.name for one in found if one.on_chip],
         drivers=drivers(root),
+        instruction_sets=instruction_sets(root),
     )
     return named.model_copy(update={"fingerprint": _fingerprint(named)})
 

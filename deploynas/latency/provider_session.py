@@ -22,9 +22,8 @@ from deploynas.files import sha256_of
 from deploynas.graph.writer import DYNAMIC
 from deploynas.latency.placement import RECORD_PLACEMENT, nodes_left_to_cpu, placement_is_told
 from deploynas.latency.processor_cores import threads_of_all
+from deploynas.latency.session_record import DEVICE_TYPE, SessionRecord
 from deploynas.providers import CPU, Provider
-
-DEVICE_TYPE = "device_type"  # `CPU`, `GPU` or `NPU`: which of a plug-in's devices to use
 
 
 def open_session(model: Path, device: Device, profile_prefix: str | None = None) -> Any:
@@ -66,13 +65,11 @@ def prepare_process(device: Device) -> None:
 def provider_options(device: Device, model: Path) -> dict[str, str]:
     """What the provider is told, in its own spelling: its record's for this precision, then the device file's."""
     record = device.record
-    options = device.provider_defaults(thread_count(device)) | device.provider_options
+    options = SessionRecord.of(device, thread_count(device)).provider_options
     if record.model_prefix_option and record.model_prefix_option not in options:
         # its own key has tensor names and no weights: models whose nodes are called alike would share an engine
         options[record.model_prefix_option] = f"deploynas-{sha256_of(model)[:24]}"
-    if record.plugin:
-        options.pop(DEVICE_TYPE, None)
-    return {key: record.spelled(value) for key, value in options.items()}
+    return options
 
 
 def thread_count(device: Device) -> int:
@@ -101,23 +98,20 @@ def plugin_devices(device: Device) -> list[Any]:
 def _session_options(device: Device, profile_prefix: str | None) -> Any:
     import onnxruntime
 
-    record = device.record
+    told = SessionRecord.of(device, thread_count(device))
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1 if record.own_threads else thread_count(device)
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = told.intra_op_threads
+    options.inter_op_num_threads = told.inter_op_threads
     options.log_severity_level = 3  # errors reach us as exceptions
-    # a session's idle threads would spin beside whoever is timed next: 10.8 ms instead of 5.9 with 24 networks loaded,
-    # 6.3 when they stop; a network timed alone takes the same either way
-    entries = {"session.force_spinning_stop": "1"}
-    if record.name != CPU:
+    entries: dict[str, str] = {}
+    if told.provider != CPU:
         if placement_is_told():
             entries[RECORD_PLACEMENT] = "1"
         if device.cpu_nodes == "none" or not placement_is_told():
             entries["session.disable_cpu_ep_fallback"] = "1"
-    if record.fixed_batch:
-        options.add_free_dimension_override_by_name(DYNAMIC, device.batch)
-    entries |= {key: Provider(record.name).spelled(value) for key, value in device.session_options.items()}
-    for key, value in entries.items():
+    if told.batch is not None:
+        options.add_free_dimension_override_by_name(DYNAMIC, told.batch)
+    for key, value in {**entries, **told.session_options}.items():
         options.add_session_config_entry(key, value)
     if profile_prefix:
         options.enable_profiling = True

@@ -23,9 +23,11 @@ from deploynas.export.bundle import ManifestAbout, staged, write_manifest
 from deploynas.export.ensemble_file import EnsembleFile, ensemble_file
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
+from deploynas.export.signature import require_signer, sign_bundle
 from deploynas.files import write_bytes, write_json
 from deploynas.graph import DEFAULT_FORMS, network_metadata
 from deploynas.latency.bench import BenchResult, Case, bench_together
+from deploynas.latency.session_record import as_measured
 from deploynas.outcome import about, outcome_of
 from deploynas.pipeline.exported import MODEL
 from deploynas.pipeline.images import preprocessing, stream
@@ -66,6 +68,7 @@ class EnsembleShipment:
     budget_ms: float | None = None  # None: that of the search
     patience_s: float = 0.0
     runs: int = 300
+    sign: str | None = None  # the file of a private key
 
     @cached_property
     def document(self) -> SearchFile:
@@ -89,6 +92,8 @@ class EnsembleShipment:
             raise InputError(
                 f"ensembles are exported in fp32, device `{self.device.name}` wants {self.device.precision}"
             )
+        if self.sign:
+            require_signer(self.sign)
         with staged(out) as stage:
             members = list[Fp32File]()
             for number, network in enumerate(self._networks()):
@@ -99,6 +104,8 @@ class EnsembleShipment:
             files = self._timed(sorted(stage.glob("*.onnx")))
             strict = self._require_budget(files)
             self._fill(stage, files)
+            if self.sign:
+                sign_bundle(stage, self.sign)
             return EnsembleExport(out, self.document, files, checked, strict)
 
     def _networks(self) -> list[TorchNetwork]:
@@ -199,4 +206,6 @@ class EnsembleShipment:
             shutil.copyfile(Path(predict.__file__), stage / "predict.py")
         sources = {"search": origin(self.found), "supernet": origin(self.supernet.path)}
         lineage = {name: file.public() if file else None for name, file in sources.items()}
-        write_manifest(stage, lineage, ManifestAbout(device=self.device, data=self.supernet.data.describe().public()))
+        session = as_measured(self.device, files[0].provenance)
+        about_it = ManifestAbout(device=self.device, data=self.supernet.data.describe().public(), session=session)
+        write_manifest(stage, lineage, about_it)

@@ -5,35 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from deploynas.device import Device
 from deploynas.errors import GateError, InputError
 from deploynas.export.calibration import Calibration
 from deploynas.export.metadata import Metadata
-from deploynas.export.network_file import (
-    Int8Wishes,
-    TorchNetwork,
-    fp16_file,
-    fp32_file,
-    int8_file,
-)
+from deploynas.export.network_file import TorchNetwork, fp16_file, fp32_file
 from deploynas.files import write_bytes
 from deploynas.graph import DEFAULT_FORMS, OPSET, OperatorForms
 from deploynas.latency.bench import BenchResult, Case, bench_together
+from deploynas.pipeline.eight_bits import EightBits
 from deploynas.pipeline.images import calibration_subset, preprocessing, stream
 from deploynas.pipeline.limits import require_within
 from deploynas.pipeline.patience import patiently
 from deploynas.pipeline.verdict import NetworkFiles, Rule, TimedFiles, timed_files
-from deploynas.providers import CPU, Precision
+from deploynas.providers import Precision
+from deploynas.report.publication import Publication
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
+from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 
-MODEL = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx"}
-
+MODEL = {"fp32": "model.onnx", "fp16": "model.fp16.onnx", "int8": "model.int8.onnx", "mixed": "model.mixed.onnx"}
+COMPUTED_IN: dict[str, Precision] = {"fp32": "fp32", "fp16": "fp16", "int8": "int8", "mixed": "int8"}
 
 # of a file that the device does not ask for: only if it pays, or whatever is measured
 Shipping = Literal["measured", "force"]
@@ -43,12 +40,16 @@ Shipping = Literal["measured", "force"]
 class Wishes:
     """How a bundle is to be made."""
 
-    int8: Shipping | None = None  # None: no such file, unless it is the precision of the device
+    # None: no such file, unless it is the precision of the device; `mixed`: 8 bits in the parts where they pay
+    int8: Shipping | Literal["mixed"] | None = None
     fp16: Shipping | None = None
     calibration: Calibration = field(default_factory=Calibration)  # of 8-bit files
     max_accuracy_drop: float = 0.01  # of files with fewer bits than fp32
     opset: int = OPSET
     triton: bool = False
+    ort_package: bool = False  # ONNX Runtime's, with the options that were measured
+    publication: Publication = field(default_factory=Publication)  # what the card says that nobody measured
+    sign: str | None = None  # the file of a private key
     rounds: int = 3
     runs: int = 300  # timed inferences per file
     frontier_points: int = 5  # networks of the frontier that are measured for the report
@@ -97,7 +98,7 @@ def export_network(
     `forms`: what the device's table chose, for the file in the device's precision. Other files have the default. Files
     with fewer bits that do not pay are not left in the folder.
     """
-    written = write_network(network, batches, device, stage, wishes, forms)
+    written = write_network(network, batches, device, stage, wishes, forms, budget_ms)
     cases = [Case(path) for path in written.paths.values()]
     rule = Rule(asked_for(device, wishes), wishes.max_accuracy_drop, written.untrained)
 
@@ -117,8 +118,15 @@ def export_network(
 
 def asked_for(device: Device, wishes: Wishes) -> dict[str, Asked]:
     """By precision with fewer bits than fp32, and why a file in it is made."""
-    wished: dict[str, Shipping | None] = {"fp16": wishes.fp16, "int8": wishes.int8}
-    asked: dict[str, Asked] = {precision: how for precision, how in wished.items() if how}
+    mixed = wishes.int8 == "mixed"
+    if mixed and device.precision != "fp32":
+        raise InputError(
+            f"device `{device.name}` asks for {device.precision} everywhere", hint="`precision: fp32` in its file"
+        )
+    asked: dict[str, Asked] = {"fp16": wishes.fp16} if wishes.fp16 else {}
+    if wishes.int8:
+        # the parts that pay may be all
+        asked |= {"int8": "measured", "mixed": "measured"} if wishes.int8 == "mixed" else {"int8": wishes.int8}
     return asked if device.precision == "fp32" else {**asked, device.precision: "device"}
 
 
@@ -142,27 +150,22 @@ def write_network(
     stage: Path,
     wishes: Wishes,
     forms: OperatorForms = DEFAULT_FORMS,
+    budget_ms: float | None = None,
 ) -> Written:
-    """Write and verify the files of a network into a folder; `GateError` if the device file does not allow it."""
+    """Write and verify the files of a network into a folder; `GateError` if the device file does not allow it.
+
+    The budget decides which parts are in 8 bits, where that is asked.
+    """
     checkpoint = load_checkpoint(network)
-    architecture, data = checkpoint.architecture, batches.data
+    architecture = checkpoint.architecture
     if architecture is None:
         raise InputError(f"{network} holds a supernet, expected one network", hint="`deploynas finetune` makes one")
     batches = batches.at_the_size_of(architecture)
     require_within(device, architecture)
     record = CheckpointRecord.of(checkpoint)
-    metadata = Metadata(
-        preprocessing=preprocessing(data, batches.space),
-        labels=list(data.classes),
-        data=record.data.public() if record.data else None,
-        validation_accuracy=record.validation_accuracy,
-        lineage=record.lineage.public(),
-        teacher=record.teacher,
-        provider=device.provider_name,
-        untrained=bool(record.untrained),
-    )
+    metadata = metadata_of(checkpoint, batches, device.provider_name)
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {device.precision: forms})
-    files = _files_for(device, source, batches, wishes)
+    files = _files_for(device, source, batches, wishes, _Beside(TrainedQuantization.beside(network), budget_ms))
     if not record.untrained:  # random weights have no accuracy to lose
         _require_accuracy(files, device, wishes.max_accuracy_drop)
     # what the provider cannot compute in is written for comparison alone, and not shipped
@@ -170,6 +173,21 @@ def write_network(
     for precision, file in made.items():
         write_bytes(stage / MODEL[precision], file.content)
     return Written(checkpoint, files, {precision: stage / MODEL[precision] for precision in made})
+
+
+def metadata_of(checkpoint: Checkpoint, batches: Batches, provider: str | None = None) -> Metadata:
+    """What a network's files say about themselves; `batches` are of its own input size."""
+    record, data = CheckpointRecord.of(checkpoint), batches.data
+    return Metadata(
+        preprocessing=preprocessing(data, batches.space),
+        labels=list(data.classes),
+        data=record.data.public() if record.data else None,
+        validation_accuracy=record.validation_accuracy,
+        lineage=record.lineage.public(),
+        teacher=record.teacher,
+        provider=provider,
+        untrained=bool(record.untrained),
+    )
 
 
 def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
@@ -181,12 +199,22 @@ def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
         files.int8.lost.require("int8", most, hint)
 
 
-def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes) -> NetworkFiles:
+@dataclass(frozen=True)
+class _Beside:
+    """What decides about 8 bits besides wishes."""
+
+    trained: TrainedQuantization | None  # what lies beside the network
+    budget_ms: float | None
+
+
+def _files_for(
+    device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, beside: _Beside
+) -> NetworkFiles:
     """Fp32, and what the device or somebody wants besides."""
     validation, asked = stream(batches, batches.data.validation), asked_for(device, wishes)
     fp32 = fp32_file(network, validation)
     impossible = _impossible(device, asked)
-    fp16, int8 = None, None
+    fp16, int8, mixed, assignments = None, None, None, None
     if "fp16" in asked and "fp16" not in impossible:
         try:
             fp16 = fp16_file(network, fp32, validation)
@@ -194,20 +222,28 @@ def _files_for(device: Device, network: TorchNetwork, batches: Batches, wishes: 
             if asked["fp16"] != "measured":
                 raise
             impossible["fp16"] = error.message
-    if "int8" in asked and "int8" not in impossible:
-        images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
-        how = Int8Wishes(wishes.calibration, images, device.quantized, device.provider_name == CPU)
-        int8 = int8_file(network, fp32, validation, how)
-    return NetworkFiles(fp32, fp16, int8, impossible)
+    images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
+    eight_bits = EightBits(
+        network, fp32, images, validation, wishes.calibration, device, wishes.max_accuracy_drop, beside.trained
+    )
+    if "mixed" in asked and "mixed" not in impossible:
+        mixed, assignments = eight_bits.mixed(beside.budget_ms)
+        if mixed is None:
+            impossible["mixed"] = f"fp32 in all parts is {assignments.goal}"
+        elif not mixed.in_float:
+            int8, mixed = mixed, None
+    elif "int8" in asked and "int8" not in impossible:
+        int8 = eight_bits.whole()
+    return NetworkFiles(fp32, fp16, int8, mixed, impossible, assignments)
 
 
 def _impossible(device: Device, asked: Mapping[str, Asked]) -> dict[str, str]:
     """Why the provider runs no such file as the device is written; an error for what has to ship."""
     found = {}
-    for precision in get_args(Precision):
-        why = device.why_not_beside(precision)
-        if precision in asked and why:
-            if asked[precision] != "measured":
+    for precision, how in asked.items():
+        why = device.why_not_beside(COMPUTED_IN[precision])
+        if why:
+            if how != "measured":
                 raise InputError(f"device `{device.name}` cannot run {precision}: {why}")
             found[precision] = why
     return found

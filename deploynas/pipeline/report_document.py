@@ -30,6 +30,7 @@ from deploynas.report.document import (
     EstimatorTrust,
     ExpectedNetwork,
     HardwareRecord,
+    KernelRecord,
     MeasuredPoint,
     PredictedMeasured,
     ReportFile,
@@ -114,6 +115,7 @@ def report_document(shipment: Shipment) -> ReportFile:
         rounds=_rounds(shipment),
         verification=_verification(shipped),
         calibration=_calibration(shipped),
+        assignments=shipped.files.assignments,
         verdicts=list(shipped.verdicts),
         changes=_changes(architecture, estimator, table),
         estimator_validation=EstimatorTrust.model_validate(validation.model_dump()) if validation else None,
@@ -268,14 +270,22 @@ def _rounds(shipment: Shipment) -> list[Round]:
 
 
 def _calibration(shipped: Exported) -> CalibrationRecord | None:
-    int8 = shipped.files.int8
+    int8 = shipped.files.mixed or shipped.files.int8
     if int8 is None:
         return None
-    return CalibrationRecord(
+    record = CalibrationRecord(
         **asdict(int8.calibration),
         images=int8.calibration_images,
         accuracy_drop=None if shipped.record.untrained else int8.lost.drop,
+        not_trained=int8.not_trained,
+        weight_bits=int8.quantization.weight_bits,
+        weights=int8.quantization.weights,
+        instruction_sets=int8.processor.instruction_sets,
+        integer_sums=int8.processor.sums,
+        any_processor=int8.quantization.sums_exactly,
+        kernels=KernelRecord(**asdict(int8.kernels)) if int8.kernels else None,
     )
+    return record.model_copy(update={"method": "trained", "share": None}) if int8.trained else record
 
 
 def _changes(
@@ -323,6 +333,8 @@ def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[st
         found.append("nothing was compared: the supernet is not known, or is of other images")
     if report.test_accuracy is None and not report.untrained:
         found.append("the data has no test part: the accuracy is of images that the search used too")
+    if report.calibration and report.calibration.not_trained:
+        found.append(f"weights that were trained in 8 bits were left out: {report.calibration.not_trained}")
     found += [verdict.words for verdict in report.verdicts if verdict.ships and verdict.doubtful]
     ties = report.verification.ties
     if ties:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deploynas.device import Device
-from deploynas.export.network_file import Fp16File, Fp32File, Int8File
+from deploynas.export.integer_file import Int8File
+from deploynas.export.network_file import Fp16File, Fp32File
 from deploynas.latency.bench import BenchResult
 from deploynas.latency.ratio import Ratio
+from deploynas.report.mixed_precision import MixedPrecisionRecord
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.timing import Timing
 
@@ -24,15 +26,16 @@ class NetworkFiles:
     fp32: Fp32File
     fp16: Fp16File | None = None
     int8: Int8File | None = None
+    mixed: Int8File | None = None  # 8 bits in some parts
     impossible: Mapping[str, str] = field(default_factory=dict)  # by precision that was asked for: why there is none
+    assignments: MixedPrecisionRecord | None = None  # of 8 bits to parts, where that was asked for
 
     def by_precision(self) -> dict[str, Fp32File | Fp16File | Int8File]:
         """Fp32 first, which the others are compared with."""
-        every = {"fp32": self.fp32, "fp16": self.fp16, "int8": self.int8}
-        return {precision: file for precision, file in every.items() if file is not None}
+        return {"fp32": self.fp32, **self.smaller()}
 
     def smaller(self) -> dict[str, Fp16File | Int8File]:
-        every: dict[str, Fp16File | Int8File | None] = {"fp16": self.fp16, "int8": self.int8}
+        every: dict[str, Fp16File | Int8File | None] = {"fp16": self.fp16, "int8": self.int8, "mixed": self.mixed}
         return {precision: file for precision, file in every.items() if file is not None}
 
 

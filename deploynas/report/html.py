@@ -10,6 +10,8 @@ from deploynas.report.changes_section import changes_section
 from deploynas.report.document import ReportFile
 from deploynas.report.explorer import explorer_section
 from deploynas.report.gain_section import gain_section
+from deploynas.report.int8_section import int8_section
+from deploynas.report.int8_words import kernel_sentences
 from deploynas.report.latency_section import latency_tile, measured_section
 from deploynas.report.latency_words import table_kind
 from deploynas.report.markdown import PRECISION_COLUMNS, precision_rows
@@ -30,6 +32,7 @@ def html(report: ReportFile) -> str:
         changes_section(report),
         prediction_section(report),
         _precisions(report),
+        int8_section(report),
         measured_section(report),
         _provenance(report),
     ]
@@ -96,7 +99,13 @@ def _precisions(report: ReportFile) -> str:
     if report.calibration:
         c = report.calibration
         weights = "a scale a channel" if c.per_channel else "one scale a tensor"
-        note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
+        ranges = (
+            "weights and ranges were trained in 8 bits"
+            if c.method == "trained"
+            else f"ranges by `{c.method}` from {c.images} training images"
+        )
+        note += f" 8 bits: {ranges}, weights with {weights}."
+        note += "".join(f" {sentence}" for sentence in kernel_sentences(c))
     *others, last = (file.precision for file in report.files)
     title = f"{', '.join(others)} and {last}" if others else "The file"
     said = "".join(f'<p class="verdict">{escape(verdict.words)}</p>' for verdict in report.verdicts)

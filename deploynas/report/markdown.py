@@ -8,6 +8,14 @@ from deploynas.report.accuracy_words import accuracy_words
 from deploynas.report.change_lists import CHANGE_COLUMNS, change_lists, change_rows
 from deploynas.report.document import ReportFile
 from deploynas.report.gain_words import ONE_SHOT, gain_columns, gain_rows, headline, scale_words, verdict
+from deploynas.report.int8_words import (
+    ASSIGNMENT_COLUMNS,
+    PART_COLUMNS,
+    assignment_rows,
+    kernel_sentences,
+    mixed_note,
+    part_rows,
+)
 from deploynas.report.latency_words import (
     AS_IT_WAS,
     UNDISTURBED,
@@ -24,10 +32,15 @@ from deploynas.report.whole import OUTSIDE, Whole, block_note
 
 
 def markdown(report: ReportFile) -> str:
-    parts = [f"# {report.title}", "", *_gain(report), *_summary(report)]
+    parts = [f"# {plain(report.title)}", "", *_gain(report), *_summary(report)]
     if len(report.files) > 1 or report.verdicts:
         parts += ["", "## Precisions", "", *table_lines(PRECISION_COLUMNS, precision_rows(report))]
         parts += ["", *verdict_lines(report)] if report.verdicts else []
+        parts += ["", " ".join(kernel_sentences(report.calibration))] if report.calibration else []
+    if report.assignments:
+        found = report.assignments
+        parts += ["", "## 8 bits, part by part", "", *table_lines(ASSIGNMENT_COLUMNS, assignment_rows(found))]
+        parts += ["", *table_lines(PART_COLUMNS, part_rows(found.parts)), "", mixed_note(found)]
     parts += ["", "## How it was measured", "", *measured_lines(report)]
     if report.blocks:
         parts += ["", "## Blocks", "", *table_lines(_BLOCK_COLUMNS, [*block_rows(report), _sum_row(report)])]
@@ -39,7 +52,7 @@ def markdown(report: ReportFile) -> str:
     if report.decisions:
         parts += ["", "## What decisions were worth", "", *table_lines(CHANGE_COLUMNS, change_rows(report.decisions))]
     if report.warnings:
-        parts += ["", "## Warnings", "", *(f"- {warning}" for warning in report.warnings)]
+        parts += ["", "## Warnings", "", *(f"- {plain(warning)}" for warning in report.warnings)]
     return "\n".join([*parts, "", f"`{report.architecture}`", ""])
 
 
@@ -148,6 +161,11 @@ def _sum_row(report: ReportFile) -> tuple[str, ...]:
     return ("**sum**", "", "", "", *sums, count(report.params), count(report.macs))
 
 
+def plain(text: str) -> str:
+    """Text that may be a stranger's: in one line, and no element of HTML, which Markdown would let through."""
+    return " ".join(text.replace("<", "&lt;").splitlines())
+
+
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
-    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return lines + ["| " + " | ".join(plain(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]

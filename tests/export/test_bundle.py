@@ -13,7 +13,7 @@ import pytest
 
 from deploynas.device import Device
 from deploynas.errors import InputError
-from deploynas.export.bundle import MANIFEST, check_manifest, staged, write_manifest
+from deploynas.export.bundle import MANIFEST, ManifestAbout, check_manifest, staged, write_manifest
 from deploynas.export.triton import Served, write_repository
 from deploynas.provenance import origin
 from deploynas.space import Space
@@ -125,3 +125,36 @@ def test_predict_runs_where_there_is_no_torch(tmp_path: Path, tiny: Space) -> No
     call = [sys.executable, "predict.py", "not.png"]
     broken = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert broken.returncode == 2 and "not.png" in broken.stderr and "Traceback" not in broken.stderr
+
+
+def test_predict_opens_the_file_as_it_was_measured(tmp_path: Path, tiny: Space) -> None:
+    """And says so where it cannot: another provider, or a plug-in that is not installed."""
+    from deploynas import graph
+    from deploynas.export.metadata import Metadata, Preprocessing
+    from deploynas.export.predict import classify, load
+    from deploynas.latency.session_record import SessionRecord
+
+    how = Preprocessing(channels=1, height=16, width=12, resize_shorter_side=None, mean=[0.5], std=[0.5])
+    properties = Metadata(preprocessing=how, labels=["cat", "dog", "fish"]).props("fp32")
+    model = graph.network(tiny, tiny.smallest(), batch=None, metadata=properties)
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    images = np.random.default_rng(0).standard_normal((5, 1, 16, 12)).astype(np.float32)
+
+    def opened(**session: object):
+        record = SessionRecord(provider="CPUExecutionProvider", threads=2, intra_op_threads=2).model_copy(
+            update=session
+        )
+        write_manifest(tmp_path, {}, ManifestAbout(session=record))
+        return load(tmp_path / "model.onnx")
+
+    alone = opened(session_options={"session.force_spinning_stop": "1"})
+    options = alone.session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (2, 1)
+    assert options.get_session_config_entry("session.force_spinning_stop") == "1" and alone.notes == ()
+    fixed = opened(batch=4)
+    assert fixed.session.get_inputs()[0].shape[0] == 4 and fixed.notes == ()
+    np.testing.assert_allclose(classify(fixed.session, images), classify(alone.session, images), atol=1e-5)
+    for elsewhere in ({"provider": "XExecutionProvider"}, {"provider": "XExecutionProvider", "plugin": "not_here"}):
+        other = opened(**elsewhere, provider_options={"x": "1"})
+        (note,) = other.notes
+        assert "XExecutionProvider" in note and other.session.get_providers() == ["CPUExecutionProvider"]

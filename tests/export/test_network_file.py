@@ -15,8 +15,9 @@ from torch import nn
 from deploynas.errors import DeployNASError, InputError
 from deploynas.export.calibration import RANGE_RULES, Calibration, activation_ranges
 from deploynas.export.fold import folded_weights
+from deploynas.export.integer_file import Int8Wishes, int8_file
 from deploynas.export.metadata import Metadata, Preprocessing
-from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp32_file, int8_file
+from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
 from deploynas.export.verification import ImageStream, open_session, verify
 from deploynas.graph import OperatorForms
 from deploynas.provenance import DataRecord

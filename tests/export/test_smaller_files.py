@@ -15,7 +15,8 @@ from test_network_file import images_of, metadata_of, trained_looking
 from deploynas.errors import GateError, InputError
 from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import Calibration
-from deploynas.export.network_file import Fp32File, Int8Wishes, TorchNetwork, fp16_file, fp32_file, int8_file
+from deploynas.export.integer_file import Int8Wishes, int8_file
+from deploynas.export.network_file import Fp32File, TorchNetwork, fp16_file, fp32_file
 from deploynas.export.verification import open_session
 from deploynas.graph import OperatorForms
 from deploynas.quantization import Quantization

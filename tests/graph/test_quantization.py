@@ -27,6 +27,7 @@ EVERY = {
     "int8": Quantization(activations="int8"),
     "float bias": Quantization(bias="float"),
     "7-bit weights": Quantization(weight_bits=7),
+    "uint8 weights": Quantization(weights="uint8"),
     "8-bit logits": Quantization(logits="8-bit"),
     "nothing in float": Quantization(hard_activations="operator", logits="8-bit", per_channel=False),
 }
@@ -155,6 +156,27 @@ def test_weights_of_7_bits_do_not_saturate_anywhere(tiny: Space) -> None:
     integer, meant = (run(model.SerializeToString(), x, fused=fused) for fused in (True, False))
     # an integer that lies halfway may be rounded either way
     assert rms(integer - meant) <= 0.05 * rms(meant)
+
+
+def test_unsigned_weights_are_signed_ones_moved_by_128(tiny: Space) -> None:
+    """The same network, in kernels that sum in 32 bits on every processor."""
+    parts = tiny.parts(tiny.heaviest())
+    weights, x = random_weights(parts), random_images(parts, 16)
+    ranges = ranges_of(parts, weights, x)
+    signed, unsigned = (
+        graph.chain(parts, weights, Form(None, "int8", ranges=ranges, quantization=quantization))
+        for quantization in (Quantization(), EVERY["uint8 weights"])
+    )
+    before, after = constants(signed), constants(unsigned)
+    assert before.keys() == after.keys()
+    for name in weights:
+        if name.endswith("/weight"):
+            np.testing.assert_array_equal(after[name], before[name].astype(int) + 128)
+            assert after[name].dtype == np.uint8 and set(after[f"{name}/zero"]) == {128}
+    meant = run(signed.SerializeToString(), x, fused=False)
+    np.testing.assert_array_equal(run(unsigned.SerializeToString(), x, fused=False), meant)
+    # an integer that lies halfway may be rounded either way
+    assert rms(run(unsigned.SerializeToString(), x) - meant) <= 0.05 * rms(meant)
 
 
 def test_a_bias_in_float_is_the_bias(tiny: Space) -> None:

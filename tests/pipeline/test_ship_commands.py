@@ -6,10 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +19,7 @@ from PIL import Image
 from deploynas.cli import main
 from deploynas.costs import Costs
 from deploynas.device import Device
-from deploynas.export import network_file
+from deploynas.export import integer_file, verification
 from deploynas.export.bundle import check_manifest
 from deploynas.files import sha256_of
 from deploynas.latency.bench import Benched, Case
@@ -156,7 +158,7 @@ def test_8_bits_ship_only_where_they_are_faster_and_accurate(
     """As if the clock, and the images, had said so."""
     for name in ("w_h.safetensors", "w_star.safetensors", "estimator.json"):
         (tmp_path / name).unlink()  # without them nothing is compared, which would take most of the time
-    real, judged = exported.bench_together, network_file.correct_images
+    real, judged = exported.bench_together, verification.judged
 
     def bench_together(cases: list[Case], device: Device, runs: int) -> Benched:
         ratio = Ratio(
@@ -169,7 +171,12 @@ def test_8_bits_ship_only_where_they_are_faster_and_accurate(
         return Benched(real(cases, device, runs=10).results, (ratio,))
 
     monkeypatch.setattr(exported, "bench_together", bench_together)
-    monkeypatch.setattr(network_file, "correct_images", lambda *what, **how: judged(*what, **how) * 0 == int(lost))
+
+    def seen(*what: Any, **how: Any) -> verification.Judged:
+        found = judged(*what, **how)
+        return replace(found, logits=found.logits * 0, labels=found.labels * 0 + int(lost))
+
+    monkeypatch.setattr(integer_file, "judged", seen)
     done = fine_tuned("export", "found", "--device", "quick.yaml", "--int8", "--max-accuracy-drop", "0")
     assert done.code == 0, done.err
     bundle = tmp_path / "bundles" / "quick"
@@ -188,6 +195,40 @@ def test_8_bits_ship_only_where_they_are_faster_and_accurate(
     # a prediction is of the file that tables are about, whichever ships
     assert report.predicted_file.precision == "fp32"
     assert report.predicted_of_shipped == (None if pays else report.predicted_ms)
+
+
+def test_8_bits_part_by_part(fine_tuned, tmp_path: Path) -> None:
+    """The frontier from fp32 to 8 bits is measured, and explained from the bundle alone."""
+    for name in ("w_h.safetensors", "w_star.safetensors", "estimator.json"):
+        (tmp_path / name).unlink()
+    done = fine_tuned("export", "found", "--device", "quick.yaml", "--int8", "mixed", "--max-accuracy-drop", "1")
+    assert done.code == 0, done.err
+    bundle = tmp_path / "bundles" / "quick"
+    report = ReportFile.load(bundle)
+    record = report.assignments
+    assert record is not None
+    space = load_checkpoint(tmp_path / "found" / "network.safetensors").space
+    every = [name for name, _ in space.parts(space.architecture(report.choices))]
+    assert [part.name for part in record.parts] == every
+    slowest, fastest = record.frontier[0], record.frontier[-1]
+    assert slowest.predicted_drop <= fastest.predicted_drop and slowest.predicted_ms >= fastest.predicted_ms
+    measured = [point for point in record.frontier if point.measured_ms is not None]
+    assert slowest in measured and fastest in measured
+    chosen = [point for point in record.frontier if point.chosen]
+    assert len(chosen) == 1  # nothing is lost that is not allowed, so it is the fastest that was measured
+    assert chosen[0].measured_ms == min(point.measured_ms for point in measured)
+    assert {part.name for part in record.parts if part.in_8_bits} == set(chosen[0].in_8_bits)
+    mixed = [verdict for verdict in report.verdicts if verdict.precision in ("mixed", "int8")]
+    assert len(mixed) == 1 and mixed[0].words in done.err
+    if mixed[0].ships and mixed[0].precision == "mixed":
+        properties = {p.key: p.value for p in onnx.load(bundle / "model.mixed.onnx").metadata_props}
+        assert set(json.loads(properties["in_float"])) == set(every) - set(chosen[0].in_8_bits)
+    explained = fine_tuned("explain", "bundles/quick", "--int8")
+    assert explained.code == 0 and all(name in explained.out for name in every)
+    for page in ("report.md", "report.html"):
+        assert "8 bits, part by part" in (bundle / page).read_text()
+    refused = fine_tuned("explain", "bundles/quick", "--int8", "--at", "heaviest")
+    assert refused.code == 2 and "`--int8` takes a bundle alone" in refused.err
 
 
 def test_fine_tuning_is_not_done_twice_and_refuses_other_settings(fine_tuned) -> None:
