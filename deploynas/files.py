@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -133,17 +134,27 @@ def write_json(path: Path, document: Mapping[str, object]) -> None:
     write_bytes(path, (text + "\n").encode())
 
 
+TEMPORARY = ".deploynas-tmp"  # how names end that nobody but their writer should look at
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """All of the content or none of it: a reader never sees half a file, even after a power cut."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         move_into_place(temporary, path)
+    except OSError as error:
+        error.filename, error.filename2 = (
+            str(path),
+            None,
+        )  # a full disk names no file, and nobody knows the temporary one
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # what went wrong before is what matters
+            temporary.unlink(missing_ok=True)
 
 
 # Windows refuses to move what any program has open, which virus scanners and indexers do for moments

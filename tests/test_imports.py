@@ -20,6 +20,7 @@ GROUND = {
     "callable_module",
     "errors",
     "files",
+    "one_writer",
     "inside_path",
     "parsing",
     "recorded",

@@ -28,6 +28,10 @@ from deploynas.space import Decisions, Space
 PASSES = {"image": 1, "batch": 2, "network": 3, "unseen": 4, "decision-paper": 5, "decision-projection": 6}
 
 
+# what reading a damaged archive of arrays may raise
+DAMAGED = (OSError, EOFError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+
+
 @dataclass(frozen=True)
 class Scores:
     """Of every image: was the prediction right, and the log-likelihood of the right class."""
@@ -157,7 +161,7 @@ class Samples:
             with np.load(path, allow_pickle=False) as file:
                 scores = Scores(file["right"].astype(bool), file["log_likelihood"])
                 found = Pass(file["paths"], scores)
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise InputError(f"{path}: not a complete file of samples", hint="delete it to measure again") from error
         if len(found.scores.right) != self.measure.images or found.paths.shape[1] != self.space.decisions.columns:
             raise InputError(f"{path}: samples of other images or another space", hint="delete it to measure again")

@@ -7,15 +7,19 @@ usage or bad file, 3 a gate not met, 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
 
 import click
 
 from deploynas import __version__
+from deploynas.cli.machine_faults import machine_fault
 from deploynas.errors import DeployNASError
 
 # what the light install, for target machines, leaves out
 TRAINING_PACKAGES = ("torch", "timm", "torchvision", "sklearn", "safetensors")
+RUNTIME = "onnxruntime"  # which people replace by the one of another provider, and may leave out in between
 
 COMMANDS = (
     "devices",
@@ -56,6 +60,7 @@ def group(verbose: bool) -> None:
 
 def main() -> None:
     verbose = "--verbose" in sys.argv
+    _end_politely()
     try:
         # exit codes are ours to give, and click's own errors print as ours do
         result = group(standalone_mode=False)
@@ -65,10 +70,20 @@ def main() -> None:
             raise
         _complain(error.message, error.hint)
         sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        if verbose or error.name not in TRAINING_PACKAGES:
+    except OSError as error:
+        fault = machine_fault(error)
+        if verbose or fault is None:
             raise
-        _complain(f"this command needs PyTorch: no package `{error.name}` here", 'pip install "deploynas[train]"')
+        _complain(*fault)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if verbose or package not in (*TRAINING_PACKAGES, RUNTIME):
+            raise
+        if package == RUNTIME:
+            _complain(f"no package `{RUNTIME}` here", f"pip install {RUNTIME}, or the one of your provider")
+        else:
+            _complain(f"this command needs PyTorch: no package `{package}` here", 'pip install "deploynas[train]"')
         sys.exit(2)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -81,6 +96,16 @@ def main() -> None:
         resumes = "the same command resumes where it stopped"
         _complain("interrupted", resumes if asked in RESUMABLE else "nothing was kept; type the command again")
         sys.exit(130)
+
+
+def _end_politely() -> None:
+    """A polite kill is Ctrl-C from elsewhere: nothing half done is left behind."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def _complain(message: str, hint: str | None) -> None:

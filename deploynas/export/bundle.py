@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from deploynas.errors import InputError
 from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
 from deploynas.inside_path import InsidePath, within
 from deploynas.latency.session_record import SessionRecord
+from deploynas.one_writer import writing
 from deploynas.provenance import DataRecord, Origin
 from deploynas.recorded import Count
 
@@ -53,6 +55,21 @@ def staged(folder: Path) -> Iterator[Path]:
     """A folder to fill beside the real one, which it replaces at the end; on failure nothing is left of it."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
         raise InputError(f"{folder} is there and is not a bundle", hint="choose another --out")
+    with writing(folder, "export"):
+        _clear_up(folder)
+        yield from _staged(folder)
+
+
+def _clear_up(folder: Path) -> None:
+    """After an export that was killed: an earlier bundle that it had just moved aside comes back, the rest goes."""
+    ours = re.compile(rf"\.{re.escape(folder.name)}\.\d+\.(new|old)")
+    for left in [path for path in folder.parent.iterdir() if ours.fullmatch(path.name)]:
+        if left.suffix == ".old" and not folder.exists() and (left / MANIFEST).exists():
+            move_into_place(left, folder)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _staged(folder: Path) -> Iterator[Path]:
     new, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
     stage = new / folder.name  # a signature names the folder that it is of
     stage.mkdir(parents=True)
@@ -66,6 +83,10 @@ def staged(folder: Path) -> Iterator[Path]:
             if old.exists():  # better the earlier bundle than none
                 move_into_place(old, folder)
             raise
+    except OSError as error:
+        if error.filename:  # a full disk, missing rights: people know the bundle's name
+            error.filename = str(error.filename).replace(str(stage), str(folder), 1)
+        raise
     finally:
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

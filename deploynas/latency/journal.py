@@ -7,12 +7,15 @@ a run with the same header.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from deploynas.files import write_bytes
 from deploynas.latency.worker import Visit
 
 
@@ -23,39 +26,45 @@ class Journal:
         self.resumed = self._read(header)
         if not self.resumed:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+            write_bytes(path, (json.dumps(header) + "\n").encode())
         self._file = path.open("a", encoding="utf-8")
 
     def add(self, visit: Visit) -> None:
         self.visits.append(visit)
-        self._file.write(visit.model_dump_json() + "\n")
-        self._file.flush()
+        try:
+            self._file.write(visit.model_dump_json() + "\n")
+            self._file.flush()
+        except OSError as error:
+            error.filename = str(self.path)  # a full disk does not say which file it was
+            raise
 
     def counts(self, worker: int) -> Counter[str]:
         """How often a worker has visited each entry."""
         return Counter(visit.entry for visit in self.visits if visit.worker == worker)
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what a full disk did not take was reported when it was added
+            self._file.close()
 
     def _read(self, header: dict[str, Any]) -> bool:
         if not self.path.exists():
             return False
-        text = self.path.read_text(encoding="utf-8", errors="replace")
-        first, *rest = text.splitlines() or [""]
+        first, *rest = self.path.read_bytes().splitlines(keepends=True) or [b""]
         try:
-            if json.loads(first) != json.loads(json.dumps(header)):
+            if not first.endswith(b"\n") or json.loads(first) != json.loads(json.dumps(header)):
                 return False
-        except json.JSONDecodeError:
+        except ValueError:  # cut, or never one of ours
             return False
-        complete = [first]
+        complete = len(first)
         for line in rest:
             try:
                 visit = Visit.model_validate_json(line)
             except ValidationError:
                 break  # the line that the kill cut
+            if not line.endswith(b"\n"):
+                break
             self.visits.append(visit)
-            complete.append(line)
-        if "\n".join(complete) + "\n" != text:
-            self.path.write_text("\n".join(complete) + "\n", encoding="utf-8")
+            complete += len(line)
+        # cut where it is; while it is written again, a kill or a full disk would cost every visit
+        os.truncate(self.path, complete)
         return True

@@ -34,6 +34,7 @@ from deploynas.latency.table import (
 )
 from deploynas.latency.target import Target, target_of
 from deploynas.latency.worker import Visit
+from deploynas.one_writer import writing
 from deploynas.progress import OnProgress, Progress, silent
 from deploynas.space import Architecture, Space
 
@@ -62,7 +63,8 @@ def profile(
 
         with tempfile.TemporaryDirectory(prefix="deploynas-") as folder:
             return _measure(work, Path(folder) / "journal.jsonl", on_progress)
-    return _measure(work, path, on_progress)
+    with writing(path, "profile"):
+        return _measure(work, path, on_progress)
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,8 @@ def main() -> None:
         os._exit(ABANDONED)  # nobody is there to report to
     except Exception as error:  # a runtime raises its own private types; whoever asked wants a sentence
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        _say({"error": f"the measuring process failed: {type(error).__name__}: {reason}", "hint": None, "code": 1})
+        hint = "is there room for temporary files? `TMPDIR` says where they go" if isinstance(error, OSError) else None
+        _say({"error": f"the measuring process failed: {type(error).__name__}: {reason}", "hint": hint, "code": 1})
         if os.environ.get(TRACEBACKS):
             raise
         sys.exit(1)

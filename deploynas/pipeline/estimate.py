@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from deploynas.accuracy.estimation import estimate as estimate_from
 from deploynas.accuracy.estimator_file import StoredEstimator
 from deploynas.accuracy.samples import Samples, Team
 from deploynas.files import content_hash, now
+from deploynas.one_writer import writing_in
 from deploynas.pipeline.process_team import ProcessTeam
 from deploynas.pipeline.run_folder import RunFolder
+from deploynas.pipeline.sampled_images import require_same_images
 from deploynas.pipeline.step import Inputs
 from deploynas.pipeline.supernet import TrainedSupernet, open_supernet
 from deploynas.progress import OnProgress, silent
@@ -82,8 +85,23 @@ def estimate_supernet(
     passes: KeptPasses | None = None,
     on_progress: OnProgress = silent,
 ) -> SavedEstimate:
-    passes = passes or KeptPasses()
-    one_shot, folder = supernet.one_shot, supernet.samples_folder(passes.folder)
+    passes, run = passes or KeptPasses(), RunFolder.around(supernet.path)
+    path, folder = out or run.estimator, supernet.samples_folder(passes.folder)
+    # an estimator that goes elsewhere leaves the run to others, its passes do not
+    with writing_in(run.path, "estimate") if path == run.estimator else nullcontext(), writing_in(folder, "estimate"):
+        return _estimated(supernet, settings, path, folder, passes, on_progress)
+
+
+def _estimated(
+    supernet: TrainedSupernet,
+    settings: EstimationSettings,
+    path: Path,
+    folder: Path,
+    passes: KeptPasses,
+    on_progress: OnProgress,
+) -> SavedEstimate:
+    require_same_images(folder, supernet.data)
+    one_shot = supernet.one_shot
     samples = Samples(one_shot.space, one_shot, folder, passes.seed, passes.team)
     provenance = {
         "created": now(),
@@ -92,7 +110,6 @@ def estimate_supernet(
         "asked": settings.describe(),
     }
     found = estimate_from(samples, settings, provenance, on_progress)
-    path = out or RunFolder.around(supernet.path).estimator
     found.estimator.save(path)
     return SavedEstimate(found, path, folder)
 

@@ -18,6 +18,7 @@ import yaml
 
 from deploynas.accuracy.oneshot import best_device
 from deploynas.files import content_hash, parse_json, sha256_of, write_bytes
+from deploynas.one_writer import writing_in
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs, perform
 from deploynas.pipeline.supernet import RECALIBRATION_IMAGES
@@ -37,7 +38,7 @@ from deploynas.training.data import IMAGENET_MEAN, IMAGENET_STD, Data, Subset, l
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.recipe import Augmentation
-from deploynas.training.state import OtherSettings, read_state, remove_state
+from deploynas.training.state import OtherSettings, read_state, remove_state, require_unchanged
 
 Made = tuple[Supernet, CheckpointRecord]
 ROLES: tuple[Role, Role] = ("w_h", "w_star")
@@ -75,9 +76,18 @@ def import_ofa(
     supernet = read_once_for_all(path)
     loaded = load_data(data, supernet.space, any_classes=True) if isinstance(data, str) else data
     file = Origin(path=path.name, sha256=sha256_of(path))
+    with writing_in(run.path, "import"):
+        return _imported(run, file, supernet, loaded, force, on_progress)
+
+
+def _imported(
+    run: RunFolder, file: Origin, supernet: Supernet, loaded: Data | None, force: bool, on_progress: OnProgress
+) -> ImportedRun:
     _require_room(run, file, force)
     known = _import_record(run)
     if known and known.recalibrated and loaded is None and not force:
+        for weights in (run.w_h, run.w_star):
+            require_unchanged(weights)  # an import that was killed may have left one of another
         return _opened(run, resumed=True)  # what was measured is not thrown away for want of images
     step = ImportStep(run, file, supernet, loaded)
     worked = perform(step, run, force, on_progress)

@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field
 
 from deploynas.accuracy.refinement import MeasuredNetwork
 from deploynas.files import parse_json, write_json
+from deploynas.one_writer import writing_in
+from deploynas.pipeline.sampled_images import require_same_images
 from deploynas.pipeline.supernet import TrainedSupernet
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Architecture
@@ -49,6 +51,11 @@ class MeasuredNetworks:
 
     def measure(self, architectures: Sequence[Architecture], on_progress: OnProgress = silent) -> list[MeasuredNetwork]:
         """In the order given; written down one by one, so that a stopped command has lost nothing."""
+        with writing_in(self.path.parent, "search --refine"):
+            require_same_images(self.path.parent, self.supernet.data)
+            return self._measured(architectures, on_progress)
+
+    def _measured(self, architectures: Sequence[Architecture], on_progress: OnProgress) -> list[MeasuredNetwork]:
         found = []
         for i, architecture in enumerate(architectures):
             record = self._known.get(architecture.choices) or self._measure(architecture)

@@ -7,7 +7,6 @@ samples of the supernet, in a folder that is named for its weights and validatio
 from __future__ import annotations
 
 import io
-import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from deploynas.accuracy.oneshot import class_probabilities
+from deploynas.accuracy.samples import DAMAGED
 from deploynas.errors import InputError
 from deploynas.files import write_bytes
 from deploynas.pipeline.supernet import BATCH, TrainedSupernet
@@ -47,7 +47,7 @@ class NetworkPredictions:
                 with np.load(path, allow_pickle=False) as file:
                     if np.array_equal(file["row"], row):
                         return file["probabilities"]
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            except DAMAGED as error:
                 raise InputError(f"{path}: not a complete file of predictions", hint="delete it") from error
         found, _ = class_probabilities(self.supernet.cut_out(architecture), self._stream(images))
         content = io.BytesIO()

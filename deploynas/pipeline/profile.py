@@ -14,6 +14,7 @@ from deploynas.latency.machine_changes import slowed_down
 from deploynas.latency.profile import profile
 from deploynas.latency.table import Evidence, LatencyTable
 from deploynas.latency.target import target_of
+from deploynas.one_writer import writing
 from deploynas.pipeline.run_folder import RunFolder
 from deploynas.pipeline.step import Inputs
 from deploynas.progress import OnProgress, silent
@@ -26,12 +27,12 @@ def profile_to(
     path: Path, device: Device, space: Space, seed: int = 0, on_progress: OnProgress = silent
 ) -> LatencyTable:
     """Measure, or continue what was stopped, and write the table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    journal = path.with_suffix(".partial.jsonl")
-    table = profile(device, space, journal=journal, seed=seed, on_progress=on_progress)
-    table.save(path)
-    journal.unlink(missing_ok=True)
-    return table
+    with writing(path, "profile"):
+        journal = path.with_suffix(".partial.jsonl")
+        table = profile(device, space, journal=journal, seed=seed, on_progress=on_progress)
+        table.save(path)
+        journal.unlink(missing_ok=True)
+        return table
 
 
 def existing_table(path: Path, device: Device, space: Space) -> LatencyTable:

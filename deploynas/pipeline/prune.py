@@ -23,6 +23,7 @@ from deploynas.files import now
 from deploynas.latency.bench import Benched, Case, bench_together
 from deploynas.latency.measure import measure_networks
 from deploynas.latency.table import LatencyTable
+from deploynas.one_writer import writing_in
 from deploynas.outcome import outcome_of
 from deploynas.pipeline.candidates import latency_about
 from deploynas.pipeline.exported import MODEL, Wishes, write_network
@@ -223,6 +224,11 @@ class Pruning:
 
 def prune(pruning: Pruning, target: PruningTarget, on_progress: OnProgress = silent) -> PrunedFile:
     """Everything, and what it came to, in the folder; `GateError` where no widths keep the budget."""
+    with writing_in(pruning.folder, "prune"):
+        return _pruned(pruning, target, on_progress)
+
+
+def _pruned(pruning: Pruning, target: PruningTarget, on_progress: OnProgress) -> PrunedFile:
     settings = pruning.settings
     require_unfinished(pruning)
     table = pruning.table(_part(on_progress, 0.0, 0.3))

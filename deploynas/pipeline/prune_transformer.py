@@ -20,6 +20,7 @@ from deploynas.export.budget import Attempt, within_budget
 from deploynas.export.torch_exporter import exported_by_torch
 from deploynas.files import write_bytes
 from deploynas.latency.bench import Case, bench, bench_together
+from deploynas.one_writer import writing_in
 from deploynas.outcome import about
 from deploynas.pipeline.exported import MODEL
 from deploynas.pipeline.images import stream
@@ -173,6 +174,12 @@ def prune_transformer(
         )
     if device.precision != "fp32":
         raise InputError(f"transformers are exported in fp32, device `{device.name}` wants {device.precision}")
+    with writing_in(pruning.folder, "prune"):
+        return _pruned(pruning, target, on_progress)
+
+
+def _pruned(pruning: TransformerPruning, target: PruningTarget, on_progress: OnProgress) -> PrunedFile:
+    method = pruning.settings.method
     require_unfinished(pruning)
     before_ms = pruning.measured_ms(pruning.network.model)
     budget_ms = target.budget_ms(before_ms)

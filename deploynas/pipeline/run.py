@@ -14,6 +14,7 @@ from deploynas.accuracy.estimator_file import load_estimator
 from deploynas.device import Device
 from deploynas.errors import GateError, InputError
 from deploynas.latency.table import LatencyTable
+from deploynas.one_writer import writing_in
 from deploynas.pipeline.delivery import Delivery
 from deploynas.pipeline.device_run import DeviceRun, ExportStep, RunSettings, SearchStep
 from deploynas.pipeline.estimate import EstimateStep
@@ -118,14 +119,26 @@ def run_steps(
         require_rounds(settings.refine)
     goals = [wish.goal(settings.goal) for wish in wishes]
     loaded = load_data(data, space) if isinstance(data, str) else data
+    with writing_in(folder.path, "run"):
+        return _all_steps(space, loaded, list(zip(wishes, goals, strict=True)), folder, settings, watcher)
+
+
+def _all_steps(
+    space: Space,
+    loaded: Data,
+    wishes: Sequence[tuple[DeviceWish, Goal | None]],
+    folder: RunFolder,
+    settings: RunSettings,
+    watcher: Watcher,
+) -> RunResult:
     steps = _Steps(folder, settings.force, watcher)
-    for wish in wishes:
+    for wish, _ in wishes:
         steps.profile(ProfileStep(folder, wish.device, space))
     steps.train(TrainStep(folder, space, loaded, settings.recipe, settings.force))
     supernet = open_supernet(folder, loaded)
     steps.estimate(EstimateStep(folder, supernet, settings.estimation))
     result = RunResult(folder)
-    for wish, goal in zip(wishes, goals, strict=True):
+    for wish, goal in wishes:
         try:
             of = DeviceRun(folder, wish.device, goal, supernet, settings)
             result.bundles.append(steps.ship(of))

@@ -44,6 +44,11 @@ def on_every_device(
     by_host: dict[str | None, list[int]] = {}
     for i, device in enumerate(devices):
         by_host.setdefault(device.host, []).append(i)
+    if len(by_host) == 1:  # here, so that Ctrl-C ends the work itself, with everything that it puts in order
+        one_after_the_other(range(len(devices)))
+        if bugs:
+            raise bugs[0]
+        return [found[i] for i in range(len(devices))]
     # daemons: when this process is to end, it does not wait for them, and their workers end with it
     threads = [threading.Thread(target=one_after_the_other, args=(own,), daemon=True) for own in by_host.values()]
     try:

@@ -12,6 +12,7 @@ from deploynas.pipeline.step import Inputs, record_done
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
 from deploynas.training.data import Data, load_data
+from deploynas.training.distribution import first_writing_in
 from deploynas.training.oneshot import TrainingResult, train_supernet
 from deploynas.training.recipe import Recipe
 
@@ -35,9 +36,10 @@ def train(
         recipe = Recipe.for_space(space.name, recipe)
     loaded = load_data(data, space) if isinstance(data, str) else data
     step = TrainStep(RunFolder(Path(out)), space, loaded, recipe, force)
-    result = train_supernet(space, loaded, step.run.supernet, recipe, force, on_progress)
-    if result.first:
-        record_done(step, step.run, step.inputs())
+    with first_writing_in(step.run.path, "train"):
+        result = train_supernet(space, loaded, step.run.supernet, recipe, force, on_progress)
+        if result.first:
+            record_done(step, step.run, step.inputs())
     return TrainedRun(step.run.path, result)
 
 

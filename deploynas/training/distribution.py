@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from deploynas.errors import InputError
+from deploynas.one_writer import writing_in
 from deploynas.training.batches import BatchShare
 
 
@@ -86,6 +88,11 @@ class Processes:
             received.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
         dist.broadcast(received, 0)
         return received.cpu().numpy().tobytes()
+
+
+def first_writing_in(folder: Path, command: str) -> AbstractContextManager[None]:
+    """See `writing_in`: only the first of the processes that `torchrun` started writes, and it speaks for all."""
+    return writing_in(folder, command) if os.environ.get("RANK", "0") == "0" else nullcontext()
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from deploynas.supernet.trained_quantization import remove_trained_quantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
-from deploynas.training.distribution import Processes, processes
+from deploynas.training.distribution import Processes, first_writing_in, processes
 from deploynas.training.evaluation import accuracy, recalibrate_on_train
 from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
@@ -33,7 +33,14 @@ from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
 from deploynas.training.quantized_tuning import PHASE as INT8_PHASE
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
+from deploynas.training.state import (
+    OtherSettings,
+    read_state,
+    remove_state,
+    require_same_run,
+    require_unchanged,
+    state_fingerprint,
+)
 from deploynas.training.teacher import Teacher
 
 NETWORK, PHASE = "network", "finetune"
@@ -76,7 +83,7 @@ class FineTuningTask:
 
 def finetune(task: FineTuningTask, out: Path, force: bool = False, on_progress: OnProgress = silent) -> FinetuneResult:
     """Run, continue or report the fine-tuning in folder `out`."""
-    with processes() as group:
+    with first_writing_in(Path(out), "finetune"), processes() as group:
         run = _Run(task, Path(out), group, on_progress)
         if group.first:
             run.prepare(force)
@@ -95,6 +102,7 @@ class _Run:
         self.folder, self.group, self.on_progress = folder, group, on_progress
         self.path = folder / f"{NETWORK}.safetensors"
         self.fingerprint = content_hash({**task.settings(), "world": group.world})
+        self.state_fingerprint = state_fingerprint(self.fingerprint, task.data, group)
         self.record = CheckpointRecord(
             role="network",
             fingerprint=self.fingerprint,
@@ -119,9 +127,11 @@ class _Run:
         there = self.path.with_suffix(".json").exists()
         # of a network that is finished, the training in 8 bits may have been stopped
         if state and not (there and state[0].phase == INT8_PHASE):
-            require_same_run(state[0], self.fingerprint, self.folder)
+            require_same_run(state[0], self.state_fingerprint, self.folder)
         if there and CheckpointRecord.read(self.path).fingerprint != self.fingerprint:
             raise OtherSettings(f"{self.folder} holds a network of other settings")
+        if there:
+            require_unchanged(self.path)
 
     def train(self) -> FinetuneResult:
         resumed = self.group.share_bytes(b"x" if self.path.with_suffix(".json").exists() else None) is not None
@@ -157,7 +167,7 @@ class _Run:
 
     def _fit(self, model: nn.Module) -> nn.Module:
         recipe, schedule = self.recipe, self.recipe.finetune
-        phase = Phase(self.folder, PHASE, self.fingerprint, recipe.seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, PHASE, self.state_fingerprint, recipe.seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device))
         objective = Plain(schedule.label_smoothing, self.teacher, schedule.distillation)
 

@@ -34,7 +34,14 @@ from deploynas.training.memory import remembering
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import OneShotPaths, Plain
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
+from deploynas.training.state import (
+    OtherSettings,
+    read_state,
+    remove_state,
+    require_same_run,
+    require_unchanged,
+    state_fingerprint,
+)
 
 PhaseName = Literal["w_h", "w_star"]
 W_H: PhaseName = "w_h"
@@ -91,6 +98,7 @@ class _Run:
             "world": group.world,
         }
         self.fingerprint = content_hash(settings)
+        self.state_fingerprint = state_fingerprint(self.fingerprint, batches.data, group)
         self.record = CheckpointRecord(
             fingerprint=self.fingerprint,
             data=described,
@@ -110,11 +118,13 @@ class _Run:
             (self.folder / METRICS_FILE).unlink(missing_ok=True)
         state = read_state(self.folder)
         if state:
-            require_same_run(state[0], self.fingerprint, self.folder)
+            require_same_run(state[0], self.state_fingerprint, self.folder)
         for name in (W_H, W_STAR):
             there = self._path(name).with_suffix(".json").exists()
             if there and CheckpointRecord.read(self._path(name)).fingerprint != self.fingerprint:
                 raise OtherSettings(f"{self.folder} holds {name} of a run with other settings")
+            if there:
+                require_unchanged(self._path(name))
 
     def train(self) -> TrainingResult:
         torch.manual_seed(self.recipe.seed)
@@ -197,7 +207,7 @@ class _Run:
     def _fit(self, name: str, model: nn.Module, lesson: Lesson, on_progress: OnProgress) -> Supernet:
         recipe = self.recipe
         seed = recipe.seed + (0 if name == W_H else 1)
-        phase = Phase(self.folder, name, self.fingerprint, seed, recipe.checkpoint_every_s)
+        phase = Phase(self.folder, name, self.state_fingerprint, seed, recipe.checkpoint_every_s)
         machine = Machine(self.group, precision_on(recipe.precision, self.group.device), some_unused=name == W_STAR)
         trained = fit(model, lesson, phase, machine, on_progress)
         assert isinstance(trained, Supernet)

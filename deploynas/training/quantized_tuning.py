@@ -17,6 +17,7 @@ from torch import nn
 
 from deploynas.errors import InputError
 from deploynas.files import content_hash
+from deploynas.one_writer import writing_in
 from deploynas.progress import OnProgress, silent
 from deploynas.quantization import Quantization
 from deploynas.supernet.checkpoint import Checkpoint
@@ -34,7 +35,13 @@ from deploynas.training.evaluation import accuracy
 from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.objectives import Plain
 from deploynas.training.recipe import Recipe
-from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
+from deploynas.training.state import (
+    OtherSettings,
+    read_state,
+    remove_state,
+    require_same_run,
+    state_fingerprint,
+)
 from deploynas.training.teacher import Teacher
 
 PHASE = "int8"
@@ -86,8 +93,9 @@ def tune_quantized(
 ) -> QuantizedTuningResult:
     """Run, continue or report the training of what lies beside `network`, in this process alone."""
     run = _QuantizedRun(task, Path(network), on_progress)
-    run.prepare(force)
-    return run.train()
+    with writing_in(run.folder, "finetune --int8"):
+        run.prepare(force)
+        return run.train()
 
 
 class _QuantizedRun:
@@ -102,6 +110,7 @@ class _QuantizedRun:
         self.batches = Batches(task.data, task.network.space, task.recipe.augmentation, device, task.recipe.workers)
         self.teacher = task.teacher.to(device) if task.teacher else None
         self.fingerprint = content_hash(task.settings())
+        self.state_fingerprint = state_fingerprint(self.fingerprint, task.data, self.alone)
 
     def prepare(self, force: bool) -> None:
         """Refuse what another run left; remove it if forced to."""
@@ -110,7 +119,7 @@ class _QuantizedRun:
             remove_trained_quantization(self.network)
         state = read_state(self.folder)
         if state and state[0].phase == PHASE:
-            require_same_run(state[0], self.fingerprint, self.folder)
+            require_same_run(state[0], self.state_fingerprint, self.folder)
         there = TrainedQuantization.beside(self.network)
         # of a network that has other weights by now it is of no use to anybody
         if there and there.outdated:
@@ -140,7 +149,7 @@ class _QuantizedRun:
 
     def _fit(self, model: nn.Module) -> nn.Module:
         schedule = self.recipe.int8_schedule
-        phase = Phase(self.folder, PHASE, self.fingerprint, self.recipe.seed, self.recipe.checkpoint_every_s)
+        phase = Phase(self.folder, PHASE, self.state_fingerprint, self.recipe.seed, self.recipe.checkpoint_every_s)
         objective = Plain(schedule.label_smoothing, self.teacher, schedule.distillation)
         lesson = Lesson(objective, self.batches, schedule, self._accuracy)
         # in lower precision it would no longer round as the graph does

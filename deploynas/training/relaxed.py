@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from deploynas.errors import DeployNASError, InputError
 from deploynas.files import content_hash, parse_json, write_json
+from deploynas.one_writer import writing_in
 from deploynas.progress import OnProgress, silent
 from deploynas.space import Space
 from deploynas.supernet.network import Supernet, require_mixable
@@ -112,13 +113,17 @@ def _some(subset: Subset, numbers: Tensor) -> Subset:
 def relax(task: RelaxedTask, folder: Path, on_progress: OnProgress = silent) -> AlphaFile:
     """Run, continue or report the search in a folder."""
     require_mixable(task.space)
+    with writing_in(folder, "search --solver rarts"):
+        return _relaxed_in(folder, task, on_progress)
+
+
+def _relaxed_in(folder: Path, task: RelaxedTask, on_progress: OnProgress) -> AlphaFile:
     finished = folder / FINISHED
     if finished.exists():
         file = parse_json(finished, AlphaFile)
         if file.fingerprint != task.fingerprint:
             raise InputError(f"{finished} is of a search with other settings", hint="remove that folder")
         return file
-    folder.mkdir(parents=True, exist_ok=True)
     file = _Run(task, folder, on_progress).search()
     write_json(finished, file.model_dump(by_alias=True))
     remove_state(folder)
@@ -143,6 +148,11 @@ class _Run:
         self.metrics = Metrics(folder)
         self.step = 0
         self.totals = [0.0, 0.0, 0.0]  # L_p, L_a, steps of this epoch so far
+
+    @cached_property
+    def state_fingerprint(self) -> str:
+        """Also of the images as they lie there: halfway they must not become others."""
+        return content_hash([self.task.fingerprint, self.task.data.content_hash])
 
     @property
     def seed(self) -> int:
@@ -207,12 +217,12 @@ class _Run:
         return torch.from_numpy(self.task.penalty(alpha.double().cpu().numpy())).to(alpha)
 
     def _save(self) -> None:
-        save_state(self.folder, PHASE, self.task.fingerprint, self.step, self.totals, self.trainee)
+        save_state(self.folder, PHASE, self.state_fingerprint, self.step, self.totals, self.trainee)
 
     def _resume(self) -> None:
         found = read_state(self.folder)
         if found is not None:
-            require_same_run(found[0], self.task.fingerprint, self.folder)
+            require_same_run(found[0], self.state_fingerprint, self.folder)
             file, tensors = parse_state(found[0].model_dump_json(by_alias=True).encode(), found[1])
             self.trainee.restore(file, tensors)
             self.step, self.totals = file.step, list(file.epoch_totals)

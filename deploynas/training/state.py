@@ -18,9 +18,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from deploynas.errors import InputError
-from deploynas.files import parse_json, write_json
+from deploynas.files import content_hash, parse_json, sha256_of, write_json
 from deploynas.inside_path import InsidePath, within
-from deploynas.supernet.checkpoint_file import read_bytes_checked, write_tensors
+from deploynas.supernet.checkpoint_file import CheckpointFile, read_bytes_checked, write_tensors
+from deploynas.training.data import Data
+from deploynas.training.distribution import Processes
 
 POINTER = "state.json"
 
@@ -28,9 +30,8 @@ POINTER = "state.json"
 class OtherSettings(InputError):
     """A folder holds the work of a run with other settings."""
 
-    def __init__(self, message: str) -> None:
-        hint = "repeat the command it was started with, give another --out, or start over with --force"
-        super().__init__(message, hint)
+    def __init__(self, message: str, way_back: str = "repeat the command it was started with") -> None:
+        super().__init__(message, f"{way_back}, give another --out, or start over with --force")
 
 
 class StateFile(BaseModel):
@@ -127,8 +128,26 @@ def remove_state(folder: Path) -> None:
         old.unlink(missing_ok=True)
 
 
+def state_fingerprint(fingerprint: str, data: Data, group: Processes) -> str:
+    """Also of the images as they lie there: what is half learned must not go on with others."""
+    images = group.share_bytes(data.content_hash.encode() if group.first else None)
+    return content_hash([fingerprint, (images or b"").decode()])
+
+
 def require_same_run(file: StateFile, fingerprint: str, folder: Path) -> None:
     if file.fingerprint != fingerprint:
         raise OtherSettings(
-            f"{folder} holds a run with other settings, stopped in phase {file.phase} at step {file.step}"
+            f"{folder} holds a run with other settings or other images, stopped in phase {file.phase} at step "
+            f"{file.step}"
+        )
+
+
+def require_unchanged(weights: Path) -> None:
+    """That a finished checkpoint's weights are those that the file beside it was written with."""
+    described = parse_json(weights.with_suffix(".json"), CheckpointFile)
+    if not weights.is_file() or sha256_of(weights) != described.weights_sha256:
+        raise OtherSettings(
+            f"{weights} was changed or removed since it was made (its SHA-256 is not that of "
+            f"{weights.with_suffix('.json').name})",
+            "put it back",
         )

@@ -37,7 +37,13 @@ def tune(
     data, schedule = batches.data, recipe.finetune
     folder.mkdir(parents=True, exist_ok=True)
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-    settings = [data.describe().model_dump(), recipe.finetune_settings(), teacher.describe().model_dump(), shapes]
+    settings = [
+        data.describe().model_dump(),
+        data.content_hash,
+        recipe.finetune_settings(),
+        teacher.describe().model_dump(),
+        shapes,
+    ]
     phase = Phase(folder, PHASE, content_hash(settings), recipe.seed, recipe.checkpoint_every_s)
     state = read_state(folder)
     if state and state[0].fingerprint != phase.fingerprint:

@@ -159,3 +159,23 @@ def test_contributions_are_not_learned_from_networks(small):
     networks = [Samples(small, Synthetic(small)).get("network", i) for i in range(12)]
     with pytest.raises(InputError, match="not learned"):
         learn(small, networks, EstimationSettings(method="contributions"))
+
+
+def test_a_pass_that_was_damaged_anywhere_is_noticed(small, tmp_path):
+    """Every byte of the file in turn: a clear error, or the pass as it was (some bytes say nothing that is used)."""
+    kept = Samples(small, Synthetic(small, images=20), tmp_path)
+    whole = kept.get("image", 0)
+    (path,) = tmp_path.iterdir()
+    content = path.read_bytes()
+    errors = 0
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        try:
+            found = Samples(small, Synthetic(small, images=20), tmp_path).get("image", 0)
+        except InputError as error:
+            assert str(path) in error.message and error.hint == "delete it to measure again"
+            errors += 1
+        else:
+            assert np.array_equal(found.paths, whole.paths)
+            assert np.array_equal(found.scores.log_likelihood, whole.scores.log_likelihood)
+    assert errors > len(content) / 2

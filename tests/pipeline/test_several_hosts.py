@@ -61,6 +61,17 @@ def test_a_bug_is_not_taken_for_a_result() -> None:
         on_every_device([device("a")], work, [silent])
 
 
+def test_work_on_one_machine_is_interrupted_itself() -> None:
+    """So that it closes what it has open: its lock, its journal, its worker."""
+
+    def work(one: Device, on_progress: OnProgress) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        on_every_device([device("a"), device("b")], work, [silent] * 2)
+
+
 def test_who_is_interrupted_stops_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first host is waited for, and Ctrl-C comes then; the second stops where it next says how far it is."""
     started, interrupted, over = threading.Event(), threading.Event(), threading.Event()
@@ -81,6 +92,6 @@ def test_who_is_interrupted_stops_the_others(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(threading.Thread, "join", join)
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        on_every_device([device("a")], work, [lambda fraction, what: said.append(what)])
+        on_every_device([device("a"), device("b", "board")], work, [lambda fraction, what: said.append(what)] * 2)
     interrupted.set()
     assert over.wait(60) and not said

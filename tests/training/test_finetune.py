@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from deploynas.training.checkpoint_record import CheckpointRecord
 from deploynas.training.data import load_data
 from deploynas.training.finetune import FineTuningTask, finetune
 from deploynas.training.recipe import Recipe
+from deploynas.training.sources import PixelImages
+from deploynas.training.state import OtherSettings
 from deploynas.training.teacher import load_teacher
 
 DATA = "fashion-mini"
@@ -124,3 +127,43 @@ def test_another_normalisation_is_undone_for_the_teacher(space) -> None:
     ours = (pixels - data.mean[0]) / data.std[0]
     seen = _Renormalised(torch.nn.Identity(), data, (0.25,), (0.5,))(ours)
     torch.testing.assert_close(seen, (pixels - 0.25) / 0.5)
+
+
+def test_a_finished_network_that_was_changed_is_noticed(supernet, space, recipe, tmp_path) -> None:
+    """Not reported as done; `--force`, and `run` by itself, make it again."""
+    path = made(supernet, space.smallest(), recipe, tmp_path / "out").path
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OtherSettings, match="was changed or removed since it was made") as raised:
+        made(supernet, space.smallest(), recipe, tmp_path / "out")
+    assert "put it back" in str(raised.value.hint) and "--force" in str(raised.value.hint)
+    path.unlink()
+    with pytest.raises(OtherSettings, match="was changed or removed"):
+        made(supernet, space.smallest(), recipe, tmp_path / "out")
+
+
+def test_images_that_change_halfway_are_noticed(supernet, space, recipe, tmp_path) -> None:
+    """The same number of images with the same names and labels: only their content tells."""
+
+    def stop(fraction: float, what: str) -> None:
+        if fraction >= 0.5:
+            raise KeyboardInterrupt
+
+    often = recipe.model_copy(update={"checkpoint_every_s": 0.0})
+    checkpoint, data = load_checkpoint(supernet), load_data(DATA, space)
+    still = often.changed(["finetune.distillation.weight=0"])
+    task = FineTuningTask(checkpoint, space.smallest(), data, still)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(task, tmp_path / "out", on_progress=stop)
+    images = data.train.images
+    assert isinstance(images, PixelImages)
+    pixels = images.pixels.clone()
+    pixels[0, 0, 0, 0] ^= 1
+    changed = replace(images, pixels=pixels)
+    others = replace(
+        data, train=replace(data.train, images=changed), validation=replace(data.validation, images=changed)
+    )
+    assert others.describe() == data.describe()
+    with pytest.raises(OtherSettings, match="other settings or other images"):
+        finetune(replace(task, data=others), tmp_path / "out")

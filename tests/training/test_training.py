@@ -123,7 +123,7 @@ def test_a_run_that_dies_after_any_step_resumes_to_the_same_bits(reference, spac
 
 
 def test_kill_9_at_random_moments(reference, space_file, tmp_path):
-    """Two kills here; benchmarks/kill.py does twenty."""
+    """Two kills here; benchmarks/faults.py does many, of every command."""
     rng = random.Random(0)
     run = [sys.executable, *command(space_file, tmp_path / "run", "--set", "checkpoint_every_s=0")]
     for _ in range(2):
