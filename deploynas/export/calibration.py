@@ -35,10 +35,10 @@ class Calibration:
 
     method: RangeRule = "measured"
     share: float = 0.05
-    tail: float = TAIL  # of `percentile`
     # weights: a scale for each output channel where the device's `quantization` has that too; false: one for all
     per_channel: bool = True
     correct_biases: bool = True  # for what rounding weights adds to the mean
+    tail: float = TAIL  # of `percentile`
 
     def __post_init__(self) -> None:
         if self.method not in RANGE_RULES:
