@@ -37,7 +37,7 @@ def is_ensemble(network: Path) -> bool:
 
 def refuse(given: Values) -> None:
     """Options that are for single networks."""
-    for name in ("also_on", "search", "latency", "int8", "fp16", "triton", "compare"):
+    for name in ("also_on", "search", "latency", "int8", "fp16", "bf16", "triton", "compare"):
         if given[name]:
             raise InputError(f"`--{name.replace('_', '-')}` is for single networks, not for an ensemble")
 

@@ -68,7 +68,8 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         on_progress(0.97, "writing")
         _fill(stage, shipped, report, device, order.wishes.triton)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
-        session = as_measured(device, shipped.timed.gated_bench.provenance)
+        opened_on = device.opened_for(shipped.timed.gated)
+        session = as_measured(opened_on, shipped.timed.gated_bench.provenance)
         about_it = ManifestAbout(device=device, data=batches.data.describe(), session=session)
         write_manifest(stage, lineage, about_it, report.shipped.path)
     return Delivery(out, report)
@@ -91,10 +92,13 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
     shutil.copyfile(Path(predict.__file__), stage / "predict.py")
     if with_triton:
         for file in report.files:
+            if file.precision == "bf16":
+                continue  # a server has the file of fp32, and no word for computing it in bf16
+            opened_on = device.opened_for(file.precision)
             name = space.name if file.precision == "fp32" else f"{space.name}_{file.precision}"
             content, built = (stage / file.path).read_bytes(), architecture.at_its_size.space
             about_it = served_words(report, file)
-            write_repository(stage / "triton", Served(name, content, built, report.data.classes, device, about_it))
+            write_repository(stage / "triton", Served(name, content, built, report.data.classes, opened_on, about_it))
     report.save(stage / "report.json")
     (stage / "report.html").write_text(html(report), encoding="utf-8")
     (stage / "report.md").write_text(markdown(report), encoding="utf-8")
