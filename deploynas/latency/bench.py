@@ -60,7 +60,8 @@ class Case:
 
     def name(self, whole_path: bool = False) -> str:
         given = [f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items()]
-        return " ".join([self.model.as_posix() if whole_path else self.model.name, *given])
+        opened_in = [self.precision] if self.precision else []
+        return " ".join([self.model.as_posix() if whole_path else self.model.name, *opened_in, *given])
 
     def entry(self, key: str) -> Entry:
         values = {name: list(numbers) for name, numbers in self.values.items()}
