@@ -27,6 +27,7 @@ from deploynas.pipeline.on_provider import bf16_file
 from deploynas.pipeline.verdict import NetworkFiles, Rule, timed_files
 from deploynas.report.document import ReportFile
 
+SERVICE = Path(__file__).parents[2] / "examples" / "serve"
 FASTMATH = "mlas.enable_gemm_fastmath_arm64_bfloat16"
 HAS_OPENVINO = "OpenVINOExecutionProvider" in onnxruntime.get_available_providers()
 HAS_BF16 = bool({"avx512_bf16", "amx_bf16"} & set(instruction_sets()))
@@ -78,6 +79,13 @@ def as_if_faster(faster: float) -> Callable[..., Benched]:
         return Benched(real(cases, device, runs=10).results, (ratio,))
 
     return bench_together
+
+
+def promised(bundle: Path) -> float:
+    """What the service says of the file that it opens, of whose two rows it has to take the right one."""
+    code = "import sys; from bundle import *; print(open_bundle(Path(sys.argv[1])).promise.undisturbed_ms)"
+    said = subprocess.check_output([sys.executable, "-c", code, bundle], cwd=SERVICE, text=True)
+    return float(said)
 
 
 # -- a provider that has no bf16 here ----------------------------------------------------------------------------------
@@ -144,6 +152,7 @@ def test_bf16_ships_only_where_it_is_faster_and_accurate(
         assert told.provenance["provider_defaults"] == {FASTMATH: True}
         assert "model.onnx (bf16)" in (bundle / "report.md").read_text()
         assert "fp32 and bf16" in (bundle / "report.html").read_text()
+        assert report.shipped.timing and promised(bundle) == report.shipped.timing.undisturbed.latency_ms
     assert ("loses" in verdict.words) == lost and ("2.00 times slower" in verdict.words) == (faster < 1)
     # a server has no word for bf16: it gets the file of fp32 alone
     assert [path.name for path in (bundle / "triton").iterdir()] == ["mini"]
