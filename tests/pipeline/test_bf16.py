@@ -203,3 +203,17 @@ def test_openvino_computes_in_bf16_what_ships_as_bf16(alone, tmp_path: Path) -> 
         for precision, hint in (("fp32", '"f32"'), ("bf16", '"bf16"')):
             bench = BenchResult.model_validate_json((bundle / f"bench.{precision}.json").read_text())
             assert hint in bench.provenance["provider_defaults"]["load_config"]
+
+
+@openvino
+def test_fp16_is_judged_on_the_provider_that_computes_it(alone, tmp_path: Path, monkeypatch) -> None:
+    """What the CPU provider, which has no fp16, would make of the file says nothing of OpenVINO."""
+    opened: list[str] = []
+    real = on_provider.open_session
+    monkeypatch.setattr(
+        on_provider, "open_session", lambda path, device: opened.append(device.provider_name) or real(path, device)
+    )
+    done = alone("export", "found", "--device", written(tmp_path, "half", provider="openvino", precision="fp16"))
+    assert done.code == 0, done.err
+    assert opened == ["OpenVINOExecutionProvider"]
+    assert ReportFile.load(tmp_path / "bundles" / "half").shipped.accuracy is not None
