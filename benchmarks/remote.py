@@ -157,7 +157,7 @@ def _compared(a: Profiled, b: Profiled, networks: Sequence[dn.Architecture]) -> 
 
 def _complete(cut: Profiled, whole: Profiled) -> bool:
     """Every planned visit was made exactly once, whatever was cut; later workers only repeat what was not stable."""
-    workers = cut.table.evidence.device["effort"]["workers"]
+    workers = cut.table.evidence.device.effort.workers
 
     def planned(one: Profiled) -> dict[tuple[int, str], int]:
         return {key: count for key, count in one.visits.items() if key[0] < workers}

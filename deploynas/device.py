@@ -17,7 +17,9 @@ from deploynas.quantization import Quantization
 
 def _known_statistic(text: str) -> str:
     percentile = text[1:] if text[:1] == "p" else ""
-    if text not in ("mean", "median", "min") and not (percentile.isdigit() and 0 < int(percentile) < 100):
+    if text not in ("mean", "median", "min") and not (
+        percentile.isascii() and percentile.isdigit() and 0 < int(percentile) < 100
+    ):
         raise ValueError("be `mean`, `median`, `min` or a percentile such as `p20`")
     return text
 

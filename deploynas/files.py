@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deploynas.errors import InputError
+from deploynas.parsing import LARGEST_JSON, LARGEST_YAML, dotted, json_of, shown, text_of, yaml_of
 
 if TYPE_CHECKING:
     import pydantic
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 
+MOST_MISTAKES = 20  # of a hand-written file that are shown
+
 # which command writes a file of each schema
 MADE_BY = {
     "deploynas/latency-table": "profile",
@@ -32,6 +35,7 @@ MADE_BY = {
     "deploynas/comparison": "check --out",
     "deploynas/checkpoint": "train` or `deploynas finetune",
     "deploynas/training-state": "train",
+    "deploynas/trained-quantization": "finetune --int8",
     "deploynas/estimator": "estimate",
     "deploynas/insights": "explain --json",
     "deploynas/search-result": "search --out",
@@ -44,26 +48,17 @@ MADE_BY = {
 
 def read_yaml(path: Path, model: type[Model]) -> Model:
     """Read a hand-written file; raise one error that lists every mistake and its line."""
-    import yaml
-
-    text = _read_text(path)
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error)
-        raise InputError(f"{where}: not valid YAML: {problem}") from error
-    if not isinstance(data, dict) or root is None:
+    root, data = yaml_of(text_of(path, LARGEST_YAML), path)
+    if not isinstance(data, dict):
         raise InputError(f"{path}: expected a mapping of keys to values, found {_kind(data)}")
     errors = _validation_errors(data, model)
     mistakes = _duplicate_keys(root, str(path))
-    mistakes += [f"{path.name}:{_line(root, e['loc'])}: `{_dotted(e['loc'])}` {_say(e)}" for e in errors]
+    mistakes += [f"{path.name}:{_line(root, e['loc'])}: `{dotted(e['loc'])}` {_say(e)}" for e in errors]
     if mistakes:
+        more = f"\n  and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
         count = "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
         raise InputError(
-            f"{path} has {count}:\n" + "\n".join(f"  {mistake}" for mistake in mistakes),
+            f"{path} has {count}:\n" + "\n".join(f"  {mistake}" for mistake in mistakes[:MOST_MISTAKES]) + more,
             hint=_known_keys_hint(model, [e["loc"] for e in errors if e["type"] == "extra_forbidden"]),
         )
     return model.model_validate(data)
@@ -71,33 +66,32 @@ def read_yaml(path: Path, model: type[Model]) -> Model:
 
 def read_yaml_value(path: Path, key: str) -> object:
     """One value of a hand-written file, to tell which model reads it; None where it has none, or is no mapping."""
-    import yaml
-
-    try:
-        data = yaml.safe_load(_read_text(path))
-    except yaml.YAMLError:
-        return None  # whoever reads the whole file says what is wrong
+    _, data = yaml_of(text_of(path, LARGEST_YAML), path)
     return data.get(key) if isinstance(data, dict) else None
 
 
 def read_schema(path: Path) -> str | None:
     """Which of our schemas a JSON file says it has."""
-    data = _json_document(path)
-    return data.get("schema") if isinstance(data, dict) else None
+    data = json_of(text_of(path, LARGEST_JSON), path)
+    schema = data.get("schema") if isinstance(data, dict) else None
+    return schema if isinstance(schema, str) else None
 
 
 def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
     """Read a generated file of the given schema, at most of the given version."""
-    data = _json_document(path)
+    return _of_schema(json_of(text_of(path, LARGEST_JSON), path), path, schema, version)
+
+
+def _of_schema(data: object, path: Path, schema: str, version: int) -> dict[str, Any]:
     found = data.get("schema") if isinstance(data, dict) else None
     if found != schema or not isinstance(data, dict):
         raise InputError(
-            f"{path}: expected a file of schema `{schema}`, found {f'`{found}`' if found else _kind(data)}",
+            f"{path}: expected a file of schema `{schema}`, found {f'`{shown(found)}`' if found else _kind(data)}",
             hint=_makers_hint(schema, found),
         )
     found_version = data.get("schema_version")
     if not isinstance(found_version, int) or isinstance(found_version, bool) or found_version < 1:
-        raise InputError(f"{path}: `schema_version` must be a positive integer, found {found_version!r}")
+        raise InputError(f"{path}: `schema_version` must be a positive integer, found {shown(found_version)}")
     if found_version > version:
         raise InputError(
             f"{path}: written by a newer deploynas (schema version {found_version}, this one reads up to {version})",
@@ -106,11 +100,11 @@ def read_json(path: Path, schema: str, version: int) -> dict[str, Any]:
     return data
 
 
-def _makers_hint(schema: str, found: str | None) -> str | None:
+def _makers_hint(schema: str, found: object) -> str | None:
     """Which command makes the file that was wanted, and which made the one that was given."""
     if schema not in MADE_BY:
         return None
-    given = f"; this one is from `deploynas {MADE_BY[found]}`" if found in MADE_BY else ""
+    given = f"; this one is from `deploynas {MADE_BY[found]}`" if isinstance(found, str) and found in MADE_BY else ""
     return f"`deploynas {MADE_BY[schema]}` writes one{given}"
 
 
@@ -120,13 +114,14 @@ def parse_json(path: Path, model: type[Model]) -> Model:
 
     schema = model.model_fields["schema_"].default
     version = model.model_fields["schema_version"].default
-    data = read_json(path, schema, version)
+    text = text_of(path, LARGEST_JSON)
+    _of_schema(json_of(text, path), path, schema, version)
     try:
-        return model.model_validate(data)
+        return model.model_validate_json(text, strict=True)  # nothing is read as what it is not: "1", true, 1.0
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         raise InputError(
-            f"{path}: damaged: `{_dotted(first['loc'])}` {_say(first)}",
+            f"{path}: damaged: `{dotted(first['loc'])}` {_say(first)}",
             hint="the file was changed by hand or cut off; write it again",
         ) from error
 
@@ -192,29 +187,6 @@ def now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder, expected a file") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not a text file") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _json_document(path: Path) -> object:
-    try:
-        return json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}:{error.lineno}: not a complete JSON document ({error.msg})",
-            hint="the file may have been cut off while it was copied; write it again",
-        ) from error
-
-
 def _validation_errors(data: dict, model: type[Model]) -> Sequence[ErrorDetails]:
     import pydantic
 
@@ -223,6 +195,19 @@ def _validation_errors(data: dict, model: type[Model]) -> Sequence[ErrorDetails]
     except pydantic.ValidationError as error:
         return error.errors()
     return []
+
+
+def checked_record(model: type[Model], record: object, where: str) -> Model:
+    """A record inside a generated file that is kept as it was found until somebody wants to know what it says."""
+    import pydantic
+
+    try:
+        return model.model_validate(record)
+    except pydantic.ValidationError as error:
+        raise InputError(
+            f"{where} is damaged: {mistakes_of(error)[0]}",
+            hint="the file was changed by hand or cut off; write it again",
+        ) from error
 
 
 def known_only(model: type[pydantic.BaseModel], record: dict[str, Any]) -> dict[str, Any]:
@@ -238,7 +223,7 @@ def known_only(model: type[pydantic.BaseModel], record: dict[str, Any]) -> dict[
 
 def mistakes_of(error: pydantic.ValidationError) -> list[str]:
     """Every mistake of data that came from elsewhere than a file, one phrase each."""
-    return [f"`{_dotted(item['loc'])}` {_say(item)}" for item in error.errors()]
+    return [f"`{dotted(item['loc'])}` {_say(item)}" for item in error.errors()]
 
 
 def _say(error: ErrorDetails) -> str:
@@ -252,19 +237,13 @@ def _say(error: ErrorDetails) -> str:
         context = error["ctx"]
         key = str(context["discriminator"]).strip("'")
         return f"must have a `{key}` that is known" + (
-            f", got {context['tag']!r} (known: {context['expected_tags']})" if "tag" in context else ""
+            f", got {shown(repr(context['tag']))} (known: {context['expected_tags']})" if "tag" in context else ""
         )
     message = message.removeprefix("Value error, ").removeprefix("Input ").removeprefix("should ")
     got = error.get("input")
-    shown = f", got {got!r}" if isinstance(got, (str, int, float, bool, list)) or got is None else ""
-    return f"must {message}{shown}" if not message.startswith("must") else f"{message}{shown}"
-
-
-def _dotted(location: tuple) -> str:
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text or "the file"
+    named = isinstance(got, (str, int, float, bool, list)) or got is None
+    ending = f", got {shown(repr(got))}" if named else ""
+    return f"must {message}{ending}" if not message.startswith("must") else f"{message}{ending}"
 
 
 def _line(root: yaml.Node, location: tuple) -> int:
@@ -294,7 +273,7 @@ def _duplicate_keys(node: yaml.Node, path: str) -> list[str]:
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    mistakes.append(f"{Path(path).name}:{key.start_mark.line + 1}: `{key.value}` appears twice")
+                    mistakes.append(f"{Path(path).name}:{key.start_mark.line + 1}: `{shown(key.value)}` appears twice")
                 seen.add(key.value)
             mistakes += _duplicate_keys(value, path)
     elif isinstance(node, yaml.SequenceNode):
@@ -309,7 +288,7 @@ def _known_keys_hint(model: type[Model], unknown: Sequence[tuple]) -> str | None
     for place in dict.fromkeys(location[:-1] for location in unknown):
         inside = _model_at(model, place)
         keys = _keys(inside) if place else _keys_with_nested(inside)
-        where = f" in `{_dotted(tuple(part for part in place if isinstance(part, str)))}`" if place else ""
+        where = f" in `{dotted(tuple(part for part in place if isinstance(part, str)))}`" if place else ""
         hints.append(f"known keys{where}: {keys}")
     return "; ".join(dict.fromkeys(hints)) or None
 

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-Interval = tuple[float, float]  # 95 %
+from deploynas.recorded import Count, Finite, NotNegative, Positive, Uncertainty
+
+Interval = tuple[Uncertainty, Uncertainty]  # 95 %
 
 HOW = {
     "own": "the fastest 5 % of its inferences, without the time in which other programs had the core",
@@ -17,15 +19,15 @@ HOW = {
 class Clock(BaseModel):
     """On the machine as it was, whoever else used it: milliseconds of one inference."""
 
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    mean_ms: float
+    p50_ms: Positive
+    p90_ms: Positive
+    p99_ms: Positive
+    mean_ms: Positive
     p50_interval_ms: Interval
-    spread: float  # from the fastest tenth to the slowest tenth, over the median
-    inferences: int
-    processes: int
-    warmups: int  # inferences before each group of timed ones, not timed
+    spread: NotNegative  # from the fastest tenth to the slowest tenth, over the median
+    inferences: Count
+    processes: Count
+    warmups: Count  # inferences before each group of timed ones, not timed
 
     def at(self, percentile: str) -> float:
         """`p50`, `p90` or `p99`."""
@@ -35,7 +37,7 @@ class Clock(BaseModel):
 class Undisturbed(BaseModel):
     """What it takes when nobody else computes."""
 
-    latency_ms: float
+    latency_ms: Positive
     interval_ms: Interval
     how: Literal["own", "references"]  # it was found; `HOW` says it in words
 
@@ -49,11 +51,10 @@ class Undisturbed(BaseModel):
 class Loading(BaseModel):
     """What it takes until a model is ready, in a process that had loaded no other."""
 
-    load_ms: float  # from the file to a session
-    first_ms: float  # the first inference, which allocates
-    call_ms: float | None = (
-        None  # what `session.run` with arrays, from Python, adds to an inference; None: not measured
-    )
+    load_ms: NotNegative  # from the file to a session
+    first_ms: NotNegative  # the first inference, which allocates
+    # what `session.run` with arrays, from Python, adds to an inference; None: not measured
+    call_ms: Finite | None = None
     peak_memory_bytes: int  # of the whole process up to then, Python and the runtime included
     model_memory_bytes: int  # how far that is above what the process had before the model
 
@@ -65,7 +66,7 @@ class Timing(BaseModel):
     undisturbed: Undisturbed
     loading: Loading | None = None
     stable: bool  # the interval of `undisturbed` is within ± `stable_within` of it
-    stable_within: float
+    stable_within: Positive
 
     @property
     def call_ms(self) -> float:

@@ -24,12 +24,14 @@ from deploynas.errors import InputError
 from deploynas.export.bundle import check_manifest
 from deploynas.files import parse_json, read_json
 from deploynas.latency.comparison import Comparison, compare
+from deploynas.quantization import FOR_CPUS
 from deploynas.report.document import ReportFile
 from deploynas.report.html import html
 from deploynas.report.markdown import markdown
 from deploynas.search.result_file import SearchFile
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.extraction import timm_model
+from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import parse_state, read_state
 
@@ -52,6 +54,9 @@ READERS: dict[str, Reader] = {
     "latency-table": dn.LatencyTable.load,
     "estimator": load_estimator,
     "checkpoint": load_checkpoint,
+    "trained-quantization": lambda path: TrainedQuantization.beside(
+        path.with_name(path.name.replace(".int8.json", ".safetensors"))
+    ),
     "search-result": SearchFile.load,
     "bench": lambda path: compare(path, path),
     "comparison": lambda path: parse_json(path, Comparison),
@@ -70,7 +75,7 @@ def schema_of(path: Path) -> str:
 GENERATED = sorted(path for path in GOLDEN.rglob("*.json") if path.name != "facts.json")
 NAMES = [path.relative_to(GOLDEN).as_posix() for path in GENERATED]
 # a key there is one more entry of a mapping, not one more field of a record
-MAPPINGS = ("lineage", "versions", "validation.ablations", "estimator_validation.ablations")  # not records
+MAPPINGS = ("ranges", "lineage", "versions", "validation.ablations", "estimator_validation.ablations")  # not records
 
 
 def places(data: Any, place: str = "") -> Iterator[tuple[str, dict]]:
@@ -288,6 +293,18 @@ def test_the_training_state_holds_a_network_its_average_and_its_optimizer() -> N
     numbers = sorted(number for group in file.optimizer_groups for number in group["params"])
     assert numbers == list(range(len(list(network.parameters()))))
     assert {f"optimizer/{number}/momentum_buffer" for number in numbers} <= set(tensors)
+
+
+def test_what_was_trained_in_8_bits_fits_its_network() -> None:
+    checkpoint = load_checkpoint(GOLDEN / "checkpoint.network.safetensors")
+    found = TrainedQuantization.beside(GOLDEN / "checkpoint.network.safetensors")
+    assert found is not None and checkpoint.architecture is not None
+    assert found.why_not(FOR_CPUS) is None
+    architecture = checkpoint.architecture
+    shapes = dn.graph.weight_shapes(architecture.space, architecture)
+    assert {name: value.shape for name, value in found.weights.items()} == shapes
+    form = dn.graph.Form(None, "int8", ranges=found.ranges, quantization=found.quantization)
+    dn.graph.chain(architecture.space.parts(architecture), found.weights, form)
 
 
 # -- files written by hand -------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from deploynas.accuracy.comparisons import MeasuredComparison
 from deploynas.accuracy.expectation import Expectation
@@ -21,7 +22,9 @@ from deploynas.accuracy.registry import ESTIMATORS, require_known
 from deploynas.accuracy.shipped_estimators import find_estimator
 from deploynas.errors import InputError
 from deploynas.files import parse_json, read_json, write_json
+from deploynas.parsing import shown
 from deploynas.provenance import ResultsRecord
+from deploynas.recorded import Finite
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Objective, Scale
 
@@ -42,8 +45,16 @@ class RankCorrelation(BaseModel):
 class Curve(BaseModel):
     """Predicted against measured accuracy, both rising; between the points a straight line, beyond them level."""
 
-    predicted: list[float]
-    measured: list[float]
+    predicted: list[Finite]
+    measured: list[Finite]
+
+    @model_validator(mode="after")
+    def _has_points(self) -> Self:
+        if not 0 < len(self.predicted) == len(self.measured):
+            raise ValueError("have points: as many accuracies measured as predicted, and one at least")
+        if any(low > high for low, high in pairwise(self.predicted)):
+            raise ValueError("have predictions that rise")
+        return self
 
     def __call__(self, predicted: float) -> float:
         return float(np.interp(predicted, self.predicted, self.measured))
@@ -209,9 +220,9 @@ class StoredEstimator(ABC):
 def load_estimator(path: str | Path) -> StoredEstimator:
     """Read an estimator of any kind, from a file or by the name of one that ships."""
     kind = read_json(find_estimator(path), SCHEMA, VERSION).get("kind")
-    if kind not in ESTIMATORS:
+    if not isinstance(kind, str) or kind not in ESTIMATORS:
         raise InputError(
-            f"{path}: no estimator of kind {kind!r}",
+            f"{path}: no estimator of kind {shown(repr(kind))}",
             hint=f"this deploynas knows {', '.join(f'`{known}`' for known in ESTIMATORS)}",
         )
     return estimator_class(kind).load(path)

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploynas.errors import InputError
+from deploynas.parsing import shown
 
+LONGEST = 240  # characters of a mistake, some of which quote the file
 SHOWN = 10  # mistakes that are listed; the others are counted
 
 
@@ -67,17 +69,17 @@ class Mistakes:
     hint: str | None = None  # of the first that has one
 
     def add(self, line: int, message: str, hint: str | None = None) -> None:
-        self.found.append((line, message))
+        self.found.append((line, shown(message, LONGEST)))
         self.hint = self.hint or hint
 
     def raise_any(self) -> None:
         if not self.found:
             return
-        shown = [f"  {self.path.name}:{line}: {message}" for line, message in sorted(self.found)[:SHOWN]]
+        listed = [f"  {self.path.name}:{line}: {message}" for line, message in sorted(self.found)[:SHOWN]]
         if len(self.found) > SHOWN:
-            shown.append(f"  and {len(self.found) - SHOWN} more")
+            listed.append(f"  and {len(self.found) - SHOWN} more")
         count = "1 mistake" if len(self.found) == 1 else f"{len(self.found)} mistakes"
-        raise InputError(f"{self.path} has {count}:\n" + "\n".join(shown), hint=self.hint)
+        raise InputError(f"{self.path} has {count}:\n" + "\n".join(listed), hint=self.hint)
 
 
 def number_in(cell: str) -> float | None:

@@ -90,7 +90,7 @@ def command(
     else:
         _print_together(results)
         for made in benched:
-            at = f"{made.results[0].device['threads']} thread(s): " if threads else ""
+            at = f"{made.results[0].device.threads} thread(s): " if threads else ""
             for ratio in made.ratios:
                 say(f"{at}{ratio.words()}")
     for result in results:
@@ -170,7 +170,7 @@ def _print(result: BenchResult, top: int) -> None:
         ("p99", f"{clock.p99_ms:.4g} ms"),
         ("mean", f"{clock.mean_ms:.4g} ms"),
         ("spread, p10 to p90", f"{100 * clock.spread:.0f} % of p50"),
-        (f"throughput, batch {result.device['batch']}, from the mean", f"{result.throughput_per_s:.1f} inputs/s"),
+        (f"throughput, batch {result.device.batch}, from the mean", f"{result.throughput_per_s:.1f} inputs/s"),
         ("inferences timed", f"{clock.inferences} in {clock.processes} processes, {clock.warmups} warm-ups each time"),
         ("measurement", timing.stability),
     ]
@@ -182,7 +182,7 @@ def _print(result: BenchResult, top: int) -> None:
             ("first inference", f"{loading.first_ms:.4g} ms"),
             ("peak memory", f"{size(loading.peak_memory_bytes)}, of it {size(loading.model_memory_bytes)} the model"),
         ]
-    print_table([f"{result.model} on {result.device['name']}", ""], rows)
+    print_table([f"{result.model} on {result.device.name}", ""], rows)
     say(f"undisturbed: {HOW[quiet.how]}; in brackets the 95 % interval")
     shares = result.breakdown[:top]
     if shares:
@@ -208,7 +208,7 @@ def _print_together(results: list[BenchResult]) -> None:
         rows.append(
             (
                 result.measurement.name,
-                str(result.device["threads"]),
+                str(result.device.threads),
                 f"{quiet.latency_ms:.4g} ({quiet.interval_ms[0]:.4g} to {quiet.interval_ms[1]:.4g})",
                 f"{clock.p50_ms:.4g}",
                 f"{clock.p90_ms:.4g}",

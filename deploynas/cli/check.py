@@ -1,4 +1,4 @@
-"""`deploynas check`: a gate for CI. Exit code 3 only for a significant slowdown."""
+"""`deploynas check`: a gate for CI. Exit code 3 for a significant slowdown, and for entries that cannot be compared."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from deploynas.cli.options import out_option
     "--threshold", default=0.1, show_default=True, type=float, help="Slowdown that counts, as a fraction of BASE."
 )
 @click.option("--any-hardware", is_flag=True, help="Compare results of different machines.")
+@click.option("--strict", is_flag=True, help="Fail too if noise makes the answer inconclusive.")
 @click.option("--rows", default=40, show_default=True, type=click.IntRange(1), help="Entries to print at most.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Also write a Markdown report.")
 @out_option("Also write the result as JSON.")
@@ -26,6 +27,7 @@ def command(
     new: Path,
     threshold: float,
     any_hardware: bool,
+    strict: bool,
     rows: int,
     markdown: Path | None,
     out: Path | None,
@@ -33,7 +35,8 @@ def command(
 ) -> int:
     """Compare two latency tables or two bench results.
 
-    Fails (exit code 3) only when NEW is slower than BASE by more than the threshold and significantly so.
+    Fails (exit code 3) when NEW is slower than BASE by more than the threshold and significantly so, and when an
+    entry is in one of the two only.
     """
     from deploynas.files import write_bytes, write_json
     from deploynas.latency.comparison import LEGEND, compare
@@ -72,6 +75,7 @@ def command(
     for note in result.notes:
         say(f"note: {note}")
     say(f"verdict: {result.verdict} (threshold {100 * threshold:g} %)")
-    for reason in result.reasons:
+    for reason in [*result.incomplete, *result.reasons]:
         say(f"inconclusive: {reason}")
-    return 3 if result.verdict == "slower" else 0
+    failed = result.verdict == "slower" or result.incomplete or (strict and result.verdict == "inconclusive")
+    return 3 if failed else 0

@@ -74,8 +74,9 @@ def command(
         raise InputError("`--member` is for an ensemble that `search --ensemble` found")
     first = (device_name, None if max_latency_ms is None else require_budget(max_latency_ms))
     wanted = [(Device.load(name), budget) for name, budget in [first, *(split_budget(text) for text in also_on)]]
+    wishes = wishes_of(options)  # its mistakes before anything is written
     network = _with_random_weights(network, data, pick, search) if untrained else _not_a_search_result(network)
-    asked = ExportOptions(wishes_of(options), data, supernet, search, latency)
+    asked = ExportOptions(wishes, data, supernet, search, latency)
     opened = open_network(network, asked)
     delivered, missed = list["Delivery"](), list[str]()
     for device, budget in wanted:
@@ -178,6 +179,8 @@ def show(reports: Sequence[ReportFile], as_json: bool) -> None:
             f"{', '.join(map(str, checked.batches))} (tolerance {checked.tolerance:.1e}), "
             f"same top-1 on {checked.images} images"
         )
+        if report.calibration and report.calibration.method == "trained":
+            say(f"{report.device.name}: int8: weights and ranges as `finetune --int8` trained them")
         for sentence in (*(one.words for one in report.verdicts), headline(report), verdict(report)):
             if sentence:
                 say(f"{report.device.name}: {sentence}")

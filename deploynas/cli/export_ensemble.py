@@ -37,7 +37,19 @@ def is_ensemble(network: Path) -> bool:
 
 def refuse(given: Values) -> None:
     """Options that are for single networks."""
-    for name in ("also_on", "search", "latency", "int8", "fp16", "bf16", "triton", "compare"):
+    for name in (
+        "also_on",
+        "search",
+        "latency",
+        "int8",
+        "fp16",
+        "bf16",
+        "triton",
+        "ort_package",
+        "license",
+        "base_model",
+        "compare",
+    ):
         if given[name]:
             raise InputError(f"`--{name.replace('_', '-')}` is for single networks, not for an ensemble")
 
@@ -57,7 +69,7 @@ def shipment(
 
 
 def export(wanted: EnsembleShipment, out: Path, as_json: bool, options: Values) -> None:
-    wanted = replace(wanted, patience_s=options["patience_s"])  # type: ignore[arg-type]
+    wanted = replace(wanted, patience_s=options["patience_s"], sign=options["sign"])  # type: ignore[arg-type]
     with progress_bar(f"export for {wanted.device.name}") as on_progress:
         made = wanted.deliver(out / wanted.device.name, on_progress)
     show(wanted, made, as_json)

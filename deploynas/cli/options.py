@@ -191,6 +191,16 @@ with_bundle_options = with_options(
     click.option("--opset", type=int, default=17, show_default=True, help="ONNX operator set."),
     click.option("--triton", is_flag=True, help="Add a Triton model repository."),
     click.option(
+        "--ort-package", is_flag=True,
+        help="Add ONNX Runtime's model package: each file with the session options that were measured.",
+    ),
+    click.option("--license", metavar="SPDX", help="Of the model, for its card: Apache-2.0, CC-BY-4.0, …"),
+    click.option("--base-model", metavar="ID", help="The model on a hub that it was made from, for its card."),
+    click.option(
+        "--sign", type=click.Path(dir_okay=False), metavar="KEY",
+        help="Sign the bundle with a private key (PEM, elliptic curve, no password).",
+    ),
+    click.option(
         "--rounds", type=click.IntRange(1, 20), default=3, show_default=True,
         help="Networks to try at most until one is within the budget.",
     ),
@@ -212,9 +222,26 @@ with_bundle_options = with_options(
 def wishes_of(options: Values) -> Wishes:
     """What the options of `with_bundle_options` ask for."""
     from deploynas.export.calibration import Calibration
+    from deploynas.export.signature import require_signer
     from deploynas.pipeline.exported import Wishes
+    from deploynas.report.publication import Publication
 
+    if options["sign"]:
+        require_signer(options["sign"])  # type: ignore[arg-type]
+    said = Publication.of(options["license"], options["base_model"])  # type: ignore[arg-type]
     how = ("calibration_method", "calibration_share", "per_channel")
     calibration = Calibration(*(options[name] for name in how))  # type: ignore[arg-type]
-    names = ("int8", "fp16", "bf16", "max_accuracy_drop", "opset", "triton", "rounds", "compare", "patience_s")
-    return Wishes(calibration=calibration, **{name: options[name] for name in names})  # type: ignore[arg-type]
+    names = (
+        "int8",
+        "fp16",
+        "bf16",
+        "max_accuracy_drop",
+        "opset",
+        "triton",
+        "rounds",
+        "compare",
+        "patience_s",
+        "ort_package",
+        "sign",
+    )
+    return Wishes(calibration=calibration, publication=said, **{name: options[name] for name in names})  # type: ignore[arg-type]

@@ -101,7 +101,6 @@ def _recipe(network: Prunable | PrunableTransformer, name: str | None, changes: 
 
 
 def _report(file: PrunedFile, as_json: bool) -> None:
-    from deploynas.device import Device
     from deploynas.outcome import outcome_words
     from deploynas.report.numbers import count, ms, percent
     from deploynas.report.pruned_words import comparison
@@ -126,11 +125,11 @@ def _report(file: PrunedFile, as_json: bool) -> None:
         ]
         accuracies = ("before tuning", "validation", "test")
         latencies = ("predicted", "undisturbed", "as it was (median)", "faster")
-        print_table((f"on {file.device['name']}", *accuracies, "params", "MACs", *latencies), rows)
+        print_table((f"on {file.device.name}", *accuracies, "params", "MACs", *latencies), rows)
     pairs = zip(file.pruned.widths, file.original.widths, strict=True)
     say(f"widths of {file.method}: {', '.join(f'{kept}/{before}' for kept, before in pairs)}")
     for control in file.controls:
         say(comparison(file.pruned, control))
     for warning in file.warnings:
         say(click.style("warning: ", fg="yellow", bold=True) + warning)
-    say(outcome_words(file.pruned.timing, file.budget_ms, Device.from_record(file.device).budget))
+    say(outcome_words(file.pruned.timing, file.budget_ms, file.device.budget))

@@ -15,16 +15,18 @@ from deploynas import __version__
 from deploynas.device import RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import move_into_place, now, parse_json, sha256_of, write_json
+from deploynas.inside_path import InsidePath, within
 from deploynas.latency.session_record import SessionRecord
 from deploynas.provenance import DataRecord, Origin
+from deploynas.recorded import Count
 
-MANIFEST = "manifest.json"
+MANIFEST, SIGNATURE = "manifest.json", "model.sig"
 
 
 class FileHash(BaseModel):
-    path: str
+    path: InsidePath
     sha256: str
-    size_bytes: int
+    size_bytes: Count
 
 
 class ManifestAbout(BaseModel):
@@ -39,7 +41,7 @@ class ManifestFile(BaseModel):
     schema_: Literal["deploynas/manifest"] = Field(default="deploynas/manifest", alias="schema")
     schema_version: int = 1
     files: list[FileHash]
-    model: str | None = None  # which of the files to deploy; None in bundles of earlier versions
+    model: InsidePath | None = None  # which of the files to deploy; None in bundles of earlier versions
     lineage: dict[str, Origin | None]  # table, estimator, search, supernet, imported, network
     about: ManifestAbout = ManifestAbout()
     deploynas: str = ""
@@ -51,7 +53,8 @@ def staged(folder: Path) -> Iterator[Path]:
     """A folder to fill beside the real one, which it replaces at the end; on failure nothing is left of it."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).exists():
         raise InputError(f"{folder} is there and is not a bundle", hint="choose another --out")
-    stage, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    new, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("new", "old"))
+    stage = new / folder.name  # a signature names the folder that it is of
     stage.mkdir(parents=True)
     try:
         yield stage
@@ -64,14 +67,14 @@ def staged(folder: Path) -> Iterator[Path]:
                 move_into_place(old, folder)
             raise
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
 
 def write_manifest(
     folder: Path, lineage: dict[str, Origin | None], about: ManifestAbout, model: str | None = None
 ) -> None:
-    """List everything in the folder; call it last."""
+    """List everything in the folder but a signature, which is about the list too; call it last."""
     manifest = ManifestFile(
         files=_listed(folder), model=model, lineage=lineage, about=about, deploynas=__version__, created=now()
     )
@@ -89,7 +92,7 @@ def _listed(folder: Path) -> list[FileHash]:
     return [
         FileHash(path=path.relative_to(folder).as_posix(), sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
+        if path.is_file() and path not in (folder / MANIFEST, folder / SIGNATURE)
     ]
 
 
@@ -99,7 +102,7 @@ def check_manifest(folder: Path) -> ManifestFile:
     wrong = [
         file.path
         for file in manifest.files
-        if not (folder / file.path).is_file() or sha256_of(folder / file.path) != file.sha256
+        if not within(folder, file.path).is_file() or sha256_of(folder / file.path) != file.sha256
     ]
     if wrong:
         raise InputError(f"{folder}: {', '.join(wrong)} changed since the bundle was made", hint="export it again")

@@ -24,6 +24,7 @@ from deploynas.export.network_file import Fp32File, TorchNetwork
 from deploynas.export.verification import ImageStream, Judged, check, judged
 from deploynas.latency.every_value import Ranges
 from deploynas.quantization import FOR_CPUS, Quantization
+from deploynas.supernet.trained_quantization import QuantizedTuningRecord, TrainedQuantization
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Int8Wishes:
     quantization: Quantization = FOR_CPUS  # the device's
     on_cpu: bool = True  # the device runs it as the CPU here does; else it is judged by what the graph says
     processor: Processor = field(default_factory=Processor)  # the device's
+    trained: TrainedQuantization | None = None  # taken instead of what calibration finds, where it fits
 
     def settled(self) -> Int8Wishes:
         """A scale for each channel of a weight where both want it; then both say what is written."""
@@ -56,6 +58,8 @@ class Int8File:
     calibration_images: int
     kernels: KernelCheck | None  # None: other kernels than those of the CPU here run it
     in_float: tuple[str, ...] = ()  # names of the parts that are not in 8 bits
+    trained: QuantizedTuningRecord | None = None  # its weights and ranges were trained in 8 bits
+    not_trained: str | None = None  # why weights that were trained in 8 bits are not those of this file
 
     @property
     def accuracy(self) -> float:
@@ -85,6 +89,16 @@ class IntegerSource:
         statistics = ChannelStatistics.of(plain, images) if calibration.correct_biases else None
         return cls(network, how, weights, even, activation_ranges(plain, images, calibration.method), statistics)
 
+    @property
+    def not_trained(self) -> str | None:
+        """Why weights that were trained in 8 bits are left out; None: there are none, or they are taken."""
+        return self.how.trained.why_not(self.how.quantization) if self.how.trained else None
+
+    @property
+    def trained(self) -> TrainedQuantization | None:
+        """Weights and ranges that were trained for these integers."""
+        return None if self.not_trained else self.how.trained
+
     @cached_property
     def integer_weights(self) -> dict[str, np.ndarray]:
         if self.statistics is None:
@@ -99,25 +113,28 @@ class IntegerSource:
 
     def content(self, in_float: Collection[str] = ()) -> bytes:
         """The file with these parts in float."""
-        network, how = self.network, self.how
+        network, how, trained = self.network, self.how, self.trained
         form = graph.Form(
             None,
             "int8",
             network.opset,
-            self.ranges,
+            trained.ranges if trained else self.ranges,
             how.quantization,
             network.forms_in("int8"),
             frozenset(in_float),
             network.forms_in("fp32"),
         )
         about = {
-            **network.about("mixed" if in_float else "int8", how.calibration),
+            **network.about("mixed" if in_float else "int8", None if trained else how.calibration),
             "quantization": how.quantization.model_dump_json(),
             "integers": how.processor.model_copy(
                 update={"any_processor": how.quantization.sums_exactly}
             ).model_dump_json(),
             **({"in_float": json.dumps(sorted(in_float))} if in_float else {}),
+            **({"trained_int8": trained.about.model_dump_json(exclude={"fingerprint"})} if trained else {}),
         }
+        if trained:  # in all parts: they have learned to work together
+            return graph.chain(network.parts, trained.weights, form, about).SerializeToString()
         left = tuple(f"{name}/" for name in in_float)
         weights = self.integer_weights | {k: v for k, v in self.float_weights.items() if k.startswith(left)}
         return graph.chain(network.parts, weights, form, about).SerializeToString()
@@ -137,9 +154,11 @@ class IntegerSource:
             how.calibration,
             how.quantization,
             how.processor,
-            sum(len(y) for _, y in how.images()),
+            0 if self.trained else sum(len(y) for _, y in how.images()),
             check_kernels(content, validation, found) if how.on_cpu else None,
             tuple(name for name, _ in self.network.parts if name in set(in_float)),
+            self.trained.about if self.trained else None,
+            self.not_trained,
         )
 
 

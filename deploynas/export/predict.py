@@ -41,7 +41,7 @@ def recommended(bundle: Path) -> Path:
     """The model to deploy."""
     manifest = bundle / "manifest.json"
     told = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
-    return bundle / (told.get("model") or "model.onnx")
+    return bundle / Path(told.get("model") or "model.onnx").name  # a bundle's own, wherever a manifest may point
 
 
 class Loaded(NamedTuple):

@@ -29,7 +29,9 @@ def write_repository(folder: Path, served: Served) -> None:
     place = folder / served.name
     (place / "1").mkdir(parents=True)
     (place / "1" / "model.onnx").write_bytes(served.model)
-    (place / "labels.txt").write_text("\n".join(served.labels) + "\n", encoding="utf-8")
+    # a line is a class to the server: a name that broke a line would rename all that follow
+    labels = [" ".join(label.split()) for label in served.labels]
+    (place / "labels.txt").write_text("\n".join(labels) + "\n", encoding="utf-8")
     (place / "config.pbtxt").write_text(_config(served), encoding="utf-8")
 
 

@@ -106,7 +106,7 @@ def open_session(content: bytes, as_written: bool = False) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     if as_written:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 

@@ -6,6 +6,8 @@ by `QuantizeLinear` *is* the hard sigmoid, and x / 6 is x read with a sixth of i
 that was 22 % faster than the operator in float between two conversions. A runtime that gives each tensor one scale
 computes something else from that, so `hard_activations: operator` has the operator.
 
+`supernet/quantized_network.py` computes the same in torch, to train it: what is rounded here is rounded there.
+
 Parts can be left in float: one of them reads what the part before it left, through its `DequantizeLinear`, and the next
 part in 8 bits quantises what it is given.
 """

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
-from deploynas.device import Device
+from deploynas.device import Device, RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import now
 from deploynas.latency.breakdown import Share, scaled
@@ -19,13 +19,18 @@ from deploynas.latency.entry import Entry
 from deploynas.latency.facts import Facts
 from deploynas.latency.file_timing import TimedFile, time_files
 from deploynas.latency.inputs import Shapes, Values
+from deploynas.latency.measured_on import MeasuredOn
 from deploynas.latency.ratio import Ratio, ratio_of
 from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.target import Target, target_of
 from deploynas.progress import OnProgress, silent
 from deploynas.providers import CPU, Precision
+from deploynas.recorded import NotNegative, Positive
 from deploynas.timing import Timing
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PERCENTILES = (5, 50, 90, 95, 99)
 
@@ -35,18 +40,25 @@ class BenchResult(BaseModel):
     schema_version: int = 1
     model: str
     model_sha256: str
-    device: dict[str, Any]
+    device: RecordedDevice
     device_hash: str
     timing: Timing | None = None  # None in files of earlier versions
     measurement: Measurement  # the samples; its latency is what the device file's tables are made of
     processes: list[int] = []  # which one made each visit of the measurement
-    percentiles_ms: dict[str, float]
-    mean_ms: float
-    throughput_per_s: float  # inputs, not batches, from the mean; in files of earlier versions from the median
+    percentiles_ms: dict[str, Positive]
+    mean_ms: Positive
+    throughput_per_s: Positive  # inputs, not batches, from the mean; in files of earlier versions from the median
     breakdown: list[Share]
-    profiler_slowdown: float | None = None  # by what factor the runtime's profiler made it slower
+    profiler_slowdown: NotNegative | None = None  # by what factor the runtime's profiler made it slower
     inputs: dict[str, Any] = {}  # shapes and values that were given
-    provenance: dict[str, Any]
+    provenance: MeasuredOn
+
+    @model_validator(mode="after")
+    def _every_visit_has_its_process(self) -> Self:
+        visits = len(self.measurement.samples_ms)
+        if self.processes and len(self.processes) != visits:
+            raise ValueError(f"have as many `processes` as visits: {visits}, not {len(self.processes)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -128,7 +140,7 @@ def _result(
     return BenchResult(
         model=case.model.name,
         model_sha256=hashlib.sha256(content).hexdigest(),
-        device=device.describe(),
+        device=device,
         device_hash=device.hash,
         timing=timing,
         measurement=_as_tables_are_made(timed.measurement, device).model_copy(update={"name": name}),

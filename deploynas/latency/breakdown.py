@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from deploynas.device import Device
 from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.session import Session
+from deploynas.recorded import Count, NotNegative
 
 RUNS = 30
 LEAST_LEFT = 0.02  # of a piece's profiled time: the profiler's is an estimate, and no piece takes none
@@ -32,10 +33,10 @@ class Share(BaseModel):
     """The time of one block or one kind of operator: its share of the whole."""
 
     name: str
-    latency_ms: float  # of the measured whole; in files of earlier versions, in the profiled run
-    share: float
-    profiled_ms: float | None = None  # in the profiled run, the profiler's own time included
-    nodes: int | None = None
+    latency_ms: NotNegative  # of the measured whole; in files of earlier versions, in the profiled run
+    share: NotNegative
+    profiled_ms: NotNegative | None = None  # in the profiled run, the profiler's own time included
+    nodes: Count | None = None
 
 
 def breakdown(model: Path, device: Device, shapes: Shapes | None = None, values: Values | None = None) -> list[Share]:

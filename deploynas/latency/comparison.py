@@ -4,7 +4,8 @@ One rule, the same both ways, on logarithms. Slower (or faster) means all of: by
 nothing than the 95 % interval of the change is wide; significantly (one-sided Mann-Whitney test, with Holm's correction
 over the entries). The same means that the change and the interval are both within the threshold. All else is
 inconclusive, and so is what the files themselves put in doubt: an unstable measurement, two machines disturbed more
-differently than the change is large, or a change of a file that has not changed.
+differently than the change is large, or a change of a file that has not changed. An entry that only one of the files
+has cannot be compared; it is named, and then the whole is never the same.
 
 Observations are processes of a bench and visits of a table, not samples, which share what the machine was doing.
 """
@@ -23,9 +24,10 @@ from deploynas.latency.bench import BenchResult
 from deploynas.latency.machine_changes import changes, software_changes
 from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.statistic import summarise
-from deploynas.latency.table import Measurement, TableFile
+from deploynas.latency.table import LatencyTable, Measurement
 
 SIGNIFICANCE = 0.05
+SHOWN = 5  # names of entries in a sentence
 
 WHOLE = "whole model"
 LEGEND = (
@@ -55,8 +57,22 @@ class Comparison(BaseModel):
     threshold: float
     same_hardware: bool
     rows: list[Row]
+    only_in_base: list[str] = []  # entries that cannot be compared
+    only_in_new: list[str] = []
     verdict: Verdict
     notes: list[str] = []  # what else the files say about each other
+
+    @property
+    def incomplete(self) -> list[str]:
+        """Which entries could not be compared, in words."""
+        sides = ((self.only_in_base, self.new), (self.only_in_new, self.base))
+        return [
+            f"{len(names)} of {len(self.rows) + len(names)} entries are not in {file}, so nothing is known of "
+            + ", ".join(names[:SHOWN])
+            + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+            for names, file in sides
+            if names
+        ]
 
     @property
     def reasons(self) -> list[str]:
@@ -75,7 +91,8 @@ class Comparison(BaseModel):
             lines.append(
                 f"| {row.name} | {row.base_ms:.3f} | {row.new_ms:.3f} | {change} | {row.p_value:.2g} | {row.verdict} |"
             )
-        return "\n".join([*lines, "", LEGEND, *(f"- {line}" for line in [*self.notes, *self.reasons])])
+        said = [*self.notes, *self.incomplete, *self.reasons]
+        return "\n".join([*lines, "", LEGEND, *(f"- {line}" for line in said)])
 
 
 class _Side(BaseModel):
@@ -87,6 +104,7 @@ class _Side(BaseModel):
     disturbance: dict[str, float] = {}  # of an entry: how many times slower than undisturbed the machine was
     statistic: str
     device_hash: str
+    settings: str = ""  # the device's hash as this version makes it
     hardware: dict[str, Any]
     versions: dict[str, Any] = {}
     provenance: dict[str, Any] = {}
@@ -117,6 +135,8 @@ def compare(base: str | Path, new: str | Path, *, threshold: float = 0.1, any_ha
     if not names:
         raise InputError(f"{base} and {new} have no entry in common")
     rows = _rows(before, after, names, threshold)
+    dropped = [name for name in before.entries if name not in after.entries]
+    added = [name for name in after.entries if name not in before.entries]
     notes = _notes(before, after)
     return Comparison(
         base=str(base),
@@ -124,7 +144,9 @@ def compare(base: str | Path, new: str | Path, *, threshold: float = 0.1, any_ha
         threshold=threshold,
         same_hardware=same_hardware,
         rows=rows,
-        verdict=_overall(rows),
+        only_in_base=dropped,
+        only_in_new=added,
+        verdict=_overall(rows, complete=not dropped and not added),
         notes=notes,
     )
 
@@ -139,7 +161,7 @@ def _notes(before: _Side, after: _Side) -> list[str]:
 def _require_comparable(before: _Side, after: _Side, hardware_accepted: bool) -> None:
     if before.kind != after.kind:
         raise InputError(f"a {before.kind} cannot be compared with a {after.kind}")
-    if before.device_hash != after.device_hash:
+    if (before.device_hash, before.settings) != (after.device_hash, after.settings):
         raise InputError(
             "the two were measured with different device settings (threads, batch, precision, provider or statistic)",
             hint="measure both with the same device file",
@@ -196,6 +218,9 @@ def _verdict(ratio: float, uncertainty: float, p_value: float, threshold: float)
 def _doubt(before: _Side, after: _Side, name: str, verdict: Verdict, threshold: float) -> str:
     """Why the files do not allow a verdict, and what to do; empty if they do."""
     old, new = before.entries[name], after.entries[name]
+    once = [which for which, side in (("BASE", before), ("NEW", after)) if len(side.observations(name)) < 2]
+    if once:
+        return f"{' and '.join(once)} was observed once only, which says nothing of the noise: measure again"
     shaky = [which for which, side in (("BASE", old), ("NEW", new)) if not side.stable]
     if verdict == "inconclusive":
         wide = f"the noise is as large as a change of {100 * threshold:g} %"
@@ -218,8 +243,8 @@ def _doubt(before: _Side, after: _Side, name: str, verdict: Verdict, threshold: 
     return ""
 
 
-def _overall(rows: list[Row]) -> Verdict:
-    verdicts = {row.verdict for row in rows}
+def _overall(rows: list[Row], complete: bool) -> Verdict:
+    verdicts = {row.verdict for row in rows} | (set() if complete else {"inconclusive"})
     for verdict in ("slower", "inconclusive"):
         if verdict in verdicts:
             return verdict  # type: ignore[return-value]
@@ -248,36 +273,38 @@ def _read(path: Path) -> _Side:
             disturbance={WHOLE: result.timing.disturbance} if result.timing else {},
             statistic=_statistic(result),
             device_hash=result.device_hash,
+            settings=result.device.hash,
             hardware=result.provenance["hardware"],
             versions=result.provenance.get("versions", {}),
             provenance=result.provenance,
-            threads=result.device["threads"],
+            threads=result.device.threads,
             model_sha256=result.model_sha256,
         )
     if schema != "deploynas/latency-table":
         raise InputError(
             f"{path}: neither a latency table nor a bench result", hint="made by `profile` or `bench --out`"
         )
-    table = parse_json(path, TableFile)
+    table = LatencyTable.load(path)  # with all that a table must be, although only its evidence is compared
     if table.evidence is None:
         raise InputError(f"{path}: this table was not measured, it has no samples to compare")
     evidence = table.evidence
     networks = [*evidence.correction.networks, *evidence.validation.networks]
     named = {f"network {network.choices}": network for network in networks}
     return _Side(
-        kind=f"table of space {table.space_hash}",
+        kind=f"table of space {table.space.hash}",
         entries={**{part.name: part for part in evidence.parts}, **named},
-        statistic=evidence.device["statistic"],
+        statistic=evidence.device.statistic,
         device_hash=evidence.device_hash,
+        settings=evidence.device.hash,
         hardware=evidence.provenance["hardware"],
         versions=evidence.provenance.get("versions", {}),
         provenance=evidence.provenance,
-        threads=evidence.device["threads"],
+        threads=evidence.device.threads,
     )
 
 
 def _statistic(result: BenchResult) -> str:
     """What the latency of a file is of its samples."""
-    if result.timing and result.device.get("undisturbed", True) and result.timing.undisturbed.how == "own":
+    if result.timing and result.device.undisturbed and result.timing.undisturbed.how == "own":
         return f"p{round(100 * UNDISTURBED)}"
-    return str(result.device["statistic"])
+    return result.device.statistic

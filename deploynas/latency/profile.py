@@ -253,7 +253,7 @@ def _assemble(work: _Work, journal: Journal, provenance: dict[str, Any]) -> Late
         ]
 
     evidence = Evidence(
-        device=device.describe(),
+        device=device,
         device_hash=device.hash,
         parts=[measured[e.key] for e in work.parts],
         correction=Correction(

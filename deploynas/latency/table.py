@@ -10,18 +10,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
-from deploynas.device import Device
+from deploynas.device import Device, RecordedDevice
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
 from deploynas.graph import DEFAULT_FORMS, OperatorForms
 from deploynas.latency.form_choice import FormChoice
+from deploynas.latency.measured_on import MeasuredOn
+from deploynas.recorded import Finite, NotNegative, Positive, Uncertainty
 from deploynas.space import Architecture, Ragged, Space
 from deploynas.space.coefficients import Cost, arrays
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# entries that suffer alike are placed relative to each other, so a latency may lie a little outside its own samples
+ELSEWHERE = 2.0
 
 
 def computed(samples_ms: Sequence[float], waited_ms: Sequence[float]) -> np.ndarray:
@@ -33,12 +41,31 @@ class Measurement(BaseModel):
     """One thing that was timed. `samples_ms[v]` are the raw samples of its v-th visit."""
 
     name: str
-    latency_ms: float  # the device's statistic of the settled samples
-    relative_error: float  # half-width of the 95 % interval of `latency_ms`, over `latency_ms`
+    latency_ms: Positive  # the device's statistic of the settled samples
+    relative_error: Uncertainty  # half-width of the 95 % interval of `latency_ms`, over `latency_ms`
     stable: bool
-    samples_ms: list[list[float]]
-    waited_ms: list[list[float]] = []  # the part of each sample in which another program had the core; empty: none
-    slowdown: list[float] = []  # by what factor the machine was slower than undisturbed, at each visit
+    samples_ms: Annotated[list[Annotated[list[Positive], Field(min_length=1)]], Field(min_length=1)]
+    # the part of each sample in which another program had the core; empty: none
+    waited_ms: list[list[NotNegative]] = []
+    slowdown: list[Positive] = []  # by what factor the machine was slower than undisturbed, at each visit
+
+    @model_validator(mode="after")
+    def _of_one_piece(self) -> Self:
+        """Every visit has its waits and its slowdown, and the latency is one that such samples can have."""
+        visits = len(self.samples_ms)
+        for name, told in (("waited_ms", self.waited_ms), ("slowdown", self.slowdown)):
+            if told and len(told) != visits:
+                raise ValueError(f"have as many visits in `{name}` as in `samples_ms`: {visits}, not {len(told)}")
+        for number, (samples, waited) in enumerate(zip(self.samples_ms, self.waited_ms, strict=False)):
+            if waited and len(waited) != len(samples):
+                raise ValueError(f"have as many waits as samples in visit {number}: {len(samples)}, not {len(waited)}")
+            if any(wait > sample for sample, wait in zip(samples, waited, strict=False)):
+                raise ValueError(f"have waited no longer than each sample took, in visit {number}")
+        settled = self.settled_ms()
+        low, high = min(visit.min() for visit in settled), max(visit.max() for visit in settled)
+        if not low / ELSEWHERE <= self.latency_ms <= high * ELSEWHERE:
+            raise ValueError(f"have a latency that its samples have: {low:.4g} to {high:.4g} ms")
+        return self
 
     def computed_ms(self) -> list[np.ndarray]:
         """The samples without the time that other programs had the core, one array a visit."""
@@ -58,16 +85,16 @@ class Measurement(BaseModel):
 
 class NetworkMeasurement(Measurement):
     choices: list[list[int]]
-    predicted_ms: float
+    predicted_ms: NotNegative
 
 
 class Validation(BaseModel):
     """Prediction against measurement on whole networks that no correction was fitted on."""
 
     networks: list[NetworkMeasurement]
-    mean_error: float  # mean of |predicted - measured| / measured
-    max_error: float
-    kendall_tau: float | None  # None where all measurements are equal
+    mean_error: NotNegative  # mean of |predicted - measured| / measured
+    max_error: NotNegative
+    kendall_tau: Finite | None  # None where all measurements are equal
 
     @classmethod
     def of(cls, networks: list[NetworkMeasurement]) -> Validation:
@@ -89,20 +116,20 @@ class Correction(BaseModel):
     """How isolated blocks became parts of a network, and what else was tried."""
 
     method: str
-    coefficients: dict[str, float]
-    held_out_error: dict[str, float]  # mean relative error of each method tried, on networks held out from it
+    coefficients: dict[str, Finite]
+    held_out_error: dict[str, NotNegative]  # mean relative error of each method tried, on networks held out from it
     networks: list[NetworkMeasurement]
 
 
 class Evidence(BaseModel):
     """Everything that was measured on the way to the table."""
 
-    device: dict[str, Any]
+    device: RecordedDevice
     device_hash: str
     parts: list[Measurement]  # isolated: fixed parts by name, blocks by their geometry's name
     correction: Correction
     validation: Validation
-    provenance: dict[str, Any]
+    provenance: MeasuredOn
     forms: FormChoice = FormChoice()
 
     def device_here(self) -> Device:
@@ -112,14 +139,14 @@ class Evidence(BaseModel):
                 "the table was measured on another machine, and a table does not say how to reach it",
                 hint="`--device`, with the device file that names its `host`",
             )
-        return Device.from_record(self.device)
+        return self.device
 
 
 class LatencyRecord(BaseModel):
     """The numbers of a table at one input size."""
 
-    fixed_ms: float
-    block_ms: list[list[list[float]]]
+    fixed_ms: NotNegative
+    block_ms: list[list[list[NotNegative]]]
 
 
 class SizeRecord(LatencyRecord):
@@ -133,8 +160,8 @@ class TableFile(BaseModel):
     schema_version: int = 1
     space: dict[str, Any]
     space_hash: str
-    fixed_ms: float | None = None
-    block_ms: list[list[list[float]]] | None = None
+    fixed_ms: NotNegative | None = None
+    block_ms: list[list[list[NotNegative]]] | None = None
     sizes: list[SizeRecord] = []
     evidence: Evidence | None = None
 
@@ -185,10 +212,11 @@ class LatencyTable:
         space = Space.from_description(file.space)
         space.require_hash(file.space_hash, f"{path}: its table")
         try:
-            table = file.table(space)
+            table = replace(file.table(space), evidence=file.evidence)
+            table.require_own_evidence()
         except InputError as error:
             raise InputError(f"{path}: {error.message}", hint=error.hint) from error
-        return replace(table, evidence=file.evidence)
+        return table
 
     def save(self, path: str | Path) -> None:
         numbers = [(own.fixed_ms, [[list(row) for row in stage] for stage in own.block_ms]) for own in self.each_size()]
@@ -207,6 +235,18 @@ class LatencyTable:
         )
         absent = {"fixed_ms", "block_ms"} if sizes else {"sizes"}
         write_json(Path(path), file.model_dump(by_alias=True, exclude=absent))
+
+    def require_own_evidence(self) -> None:
+        """Refuse numbers that are not the ones whose predictions were compared with measurements."""
+        evidence = self.evidence
+        for network in [*evidence.correction.networks, *evidence.validation.networks] if evidence else []:
+            found = self.predict(self.space.architecture(network.choices))
+            if not math.isclose(found, network.predicted_ms, rel_tol=1e-6):
+                raise InputError(
+                    f"its numbers are not those of its evidence: network {network.choices} is {found:.4g} ms by the "
+                    f"table and was {network.predicted_ms:.4g} ms when that was made",
+                    hint="profile it again; a table without `evidence` is one that was not measured",
+                )
 
     def each_size(self) -> tuple[LatencyTable, ...]:
         """The table of every input size; itself where there is one."""
@@ -273,7 +313,7 @@ class LatencyTable:
 
     @property
     def device_name(self) -> str:
-        return self.evidence.device["name"] if self.evidence else "unnamed device"
+        return self.evidence.device.name if self.evidence else "unnamed device"
 
     @property
     def forms(self) -> OperatorForms:

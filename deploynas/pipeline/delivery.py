@@ -6,22 +6,23 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploynas.device import Device
 from deploynas.export import predict
 from deploynas.export.budget import Attempt, within_budget
 from deploynas.export.bundle import ManifestAbout, staged, write_manifest
-from deploynas.export.triton import Served, write_repository
-from deploynas.files import write_json
+from deploynas.export.model_package import PACKAGE
+from deploynas.export.signature import require_signer, sign_bundle
+from deploynas.files import sha256_of, write_json
 from deploynas.latency.session_record import as_measured
 from deploynas.outcome import about
 from deploynas.pipeline.candidates import Candidates
 from deploynas.pipeline.exported import Exported, Wishes, export_network
+from deploynas.pipeline.packages import TRITON, write_ort_package, write_triton
 from deploynas.pipeline.report_document import Shipment, report_document
 from deploynas.progress import OnProgress, silent
+from deploynas.report.bill_of_materials import BILL, bill_of_materials
 from deploynas.report.card import card
 from deploynas.report.document import ReportFile
 from deploynas.report.html import html
-from deploynas.report.latency_words import served_words
 from deploynas.report.markdown import markdown
 from deploynas.training.batches import Batches
 
@@ -46,6 +47,8 @@ class Delivery:
 def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProgress = silent) -> Delivery:
     """Write a bundle to `out`, or raise and leave nothing; `GateError` when a budget is not met."""
     device, table, batches = candidates.device, candidates.table, order.batches
+    if order.wishes.sign:
+        require_signer(order.wishes.sign)
     rounds = list[Attempt[Exported]]()
     with staged(out) as stage:
 
@@ -66,16 +69,18 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         shipment = Shipment(candidates, order.budget_ms, tuple(rounds), batches, order.wishes, on_progress)
         report = report_document(shipment)
         on_progress(0.97, "writing")
-        _fill(stage, shipped, report, device, order.wishes.triton)
+        _fill(stage, shipped, report, order.wishes)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
         opened_on = device.opened_for(shipped.timed.gated)
         session = as_measured(opened_on, shipped.timed.gated_bench.provenance)
         about_it = ManifestAbout(device=device, data=batches.data.describe(), session=session)
         write_manifest(stage, lineage, about_it, report.shipped.path)
+        if order.wishes.sign:
+            sign_bundle(stage, order.wishes.sign)
     return Delivery(out, report)
 
 
-def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_triton: bool) -> None:
+def _fill(stage: Path, made: Exported, report: ReportFile, wishes: Wishes) -> None:
     """Everything but the models, which are there, and the manifest, which comes last."""
     architecture, space = made.architecture, made.architecture.space
     document = {
@@ -90,16 +95,14 @@ def _fill(stage: Path, made: Exported, report: ReportFile, device: Device, with_
     for precision, result in made.benches.items():
         write_json(stage / f"bench.{precision}.json", result.model_dump(by_alias=True))
     shutil.copyfile(Path(predict.__file__), stage / "predict.py")
-    if with_triton:
-        for file in report.files:
-            if file.precision == "bf16":
-                continue  # a server has the file of fp32, and no word for computing it in bf16
-            opened_on = device.opened_for(file.precision)
-            name = space.name if file.precision == "fp32" else f"{space.name}_{file.precision}"
-            content, built = (stage / file.path).read_bytes(), architecture.at_its_size.space
-            about_it = served_words(report, file)
-            write_repository(stage / "triton", Served(name, content, built, report.data.classes, opened_on, about_it))
+    if wishes.triton:
+        write_triton(stage, made, report)
+    if wishes.ort_package:
+        write_ort_package(stage, made, report)
     report.save(stage / "report.json")
     (stage / "report.html").write_text(html(report), encoding="utf-8")
     (stage / "report.md").write_text(markdown(report), encoding="utf-8")
-    (stage / "README.md").write_text(card(report, with_triton), encoding="utf-8")
+    beside = [folder for folder in (TRITON, PACKAGE) if (stage / folder).is_dir()]
+    (stage / "README.md").write_text(card(report, wishes.publication, beside), encoding="utf-8")
+    hashes = {file.path: sha256_of(stage / file.path) for file in report.files}
+    write_json(stage / BILL, bill_of_materials(report, wishes.publication, hashes))

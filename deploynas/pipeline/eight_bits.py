@@ -20,6 +20,7 @@ from deploynas.pipeline.mixed_precision import MixedGoal, MixedSearch
 from deploynas.progress import OnProgress, silent
 from deploynas.providers import CPU
 from deploynas.report.mixed_precision import MixedPrecisionRecord
+from deploynas.supernet.trained_quantization import TrainedQuantization
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class EightBits:
     calibration: Calibration
     device: Device
     max_accuracy_drop: float
+    trained: TrainedQuantization | None = None  # weights and ranges that lie beside the network
 
     def whole(self) -> Int8File:
         """All parts."""
@@ -60,7 +62,7 @@ class EightBits:
             sums=facts.integer_sums or "",
         )
         here = device.provider_name == CPU and device.host is None
-        how = Int8Wishes(self.calibration, self.calibration_images, types[0], here, processor)
+        how = Int8Wishes(self.calibration, self.calibration_images, types[0], here, processor, self.trained)
         source = IntegerSource.of(self.network, how)
         sources = [source.with_types(one) for one in types]
         files = [one.file(self.fp32, self.validation) for one in sources]

@@ -23,6 +23,7 @@ from deploynas.export.bundle import ManifestAbout, staged, write_manifest
 from deploynas.export.ensemble_file import EnsembleFile, ensemble_file
 from deploynas.export.metadata import Metadata
 from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
+from deploynas.export.signature import require_signer, sign_bundle
 from deploynas.files import write_bytes, write_json
 from deploynas.graph import DEFAULT_FORMS, network_metadata
 from deploynas.latency.bench import BenchResult, Case, bench_together
@@ -67,6 +68,7 @@ class EnsembleShipment:
     budget_ms: float | None = None  # None: that of the search
     patience_s: float = 0.0
     runs: int = 300
+    sign: str | None = None  # the file of a private key
 
     @cached_property
     def document(self) -> SearchFile:
@@ -90,6 +92,8 @@ class EnsembleShipment:
             raise InputError(
                 f"ensembles are exported in fp32, device `{self.device.name}` wants {self.device.precision}"
             )
+        if self.sign:
+            require_signer(self.sign)
         with staged(out) as stage:
             members = list[Fp32File]()
             for number, network in enumerate(self._networks()):
@@ -100,6 +104,8 @@ class EnsembleShipment:
             files = self._timed(sorted(stage.glob("*.onnx")))
             strict = self._require_budget(files)
             self._fill(stage, files)
+            if self.sign:
+                sign_bundle(stage, self.sign)
             return EnsembleExport(out, self.document, files, checked, strict)
 
     def _networks(self) -> list[TorchNetwork]:

@@ -25,9 +25,11 @@ from deploynas.pipeline.on_provider import bf16_file, judge_of
 from deploynas.pipeline.patience import patiently
 from deploynas.pipeline.verdict import NetworkFiles, Rule, TimedFiles, timed_files
 from deploynas.providers import Precision
+from deploynas.report.publication import Publication
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.space import Architecture
 from deploynas.supernet.checkpoint import Checkpoint, load_checkpoint
+from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord
 
@@ -57,6 +59,9 @@ class Wishes:
     max_accuracy_drop: float = 0.01  # of files with fewer bits than fp32
     opset: int = OPSET
     triton: bool = False
+    ort_package: bool = False  # ONNX Runtime's, with the options that were measured
+    publication: Publication = field(default_factory=Publication)  # what the card says that nobody measured
+    sign: str | None = None  # the file of a private key
     rounds: int = 3
     runs: int = 300  # timed inferences per file
     frontier_points: int = 5  # networks of the frontier that are measured for the report
@@ -170,25 +175,16 @@ def write_network(
     The budget decides which parts are in 8 bits, where that is asked.
     """
     checkpoint = load_checkpoint(network)
-    architecture, data = checkpoint.architecture, batches.data
+    architecture = checkpoint.architecture
     if architecture is None:
         raise InputError(f"{network} holds a supernet, expected one network", hint="`deploynas finetune` makes one")
     batches = batches.at_the_size_of(architecture)
     require_within(device, architecture)
     record = CheckpointRecord.of(checkpoint)
-    metadata = Metadata(
-        preprocessing=preprocessing(data, batches.space),
-        labels=list(data.classes),
-        data=record.data.public() if record.data else None,
-        validation_accuracy=record.validation_accuracy,
-        lineage=record.lineage.public(),
-        teacher=record.teacher,
-        provider=device.provider_name,
-        untrained=bool(record.untrained),
-    )
+    metadata = metadata_of(checkpoint, batches, device.provider_name)
     written_in = "fp32" if device.precision == "bf16" else device.precision
     source = TorchNetwork(checkpoint.model, architecture, metadata, wishes.opset, {written_in: forms})
-    files = _files_for(device, source, batches, wishes, budget_ms)
+    files = _files_for(device, source, batches, wishes, _Beside(TrainedQuantization.beside(network), budget_ms))
     if not record.untrained:  # random weights have no accuracy to lose
         _require_accuracy(files, device, wishes.max_accuracy_drop)
     # what the provider cannot compute in is written for comparison alone, and not shipped
@@ -196,6 +192,21 @@ def write_network(
     for precision, file in made.items():
         write_bytes(stage / MODEL[precision], file.content)
     return Written(checkpoint, files, {precision: stage / MODEL[precision] for precision in made})
+
+
+def metadata_of(checkpoint: Checkpoint, batches: Batches, provider: str | None = None) -> Metadata:
+    """What a network's files say about themselves; `batches` are of its own input size."""
+    record, data = CheckpointRecord.of(checkpoint), batches.data
+    return Metadata(
+        preprocessing=preprocessing(data, batches.space),
+        labels=list(data.classes),
+        data=record.data.public() if record.data else None,
+        validation_accuracy=record.validation_accuracy,
+        lineage=record.lineage.public(),
+        teacher=record.teacher,
+        provider=provider,
+        untrained=bool(record.untrained),
+    )
 
 
 def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
@@ -209,8 +220,16 @@ def _require_accuracy(files: NetworkFiles, device: Device, most: float) -> None:
         files.int8.lost.require("int8", most, hint)
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What decides about 8 bits besides wishes."""
+
+    trained: TrainedQuantization | None  # what lies beside the network
+    budget_ms: float | None
+
+
 def _files_for(
-    device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, budget_ms: float | None
+    device: Device, network: TorchNetwork, batches: Batches, wishes: Wishes, beside: _Beside
 ) -> NetworkFiles:
     """Fp32, and what the device or somebody wants besides."""
     validation, asked = stream(batches, batches.data.validation), asked_for(device, wishes)
@@ -224,9 +243,11 @@ def _files_for(
         with _refusing("bf16", asked, impossible):
             bf16 = bf16_file(fp32, device.opened_for("bf16"), validation)
     images = stream(batches, calibration_subset(batches.data, wishes.calibration.share))
-    eight_bits = EightBits(network, fp32, images, validation, wishes.calibration, device, wishes.max_accuracy_drop)
+    eight_bits = EightBits(
+        network, fp32, images, validation, wishes.calibration, device, wishes.max_accuracy_drop, beside.trained
+    )
     if "mixed" in asked and "mixed" not in impossible:
-        mixed, assignments = eight_bits.mixed(budget_ms)
+        mixed, assignments = eight_bits.mixed(beside.budget_ms)
         if mixed is None:
             impossible["mixed"] = f"fp32 in all parts is {assignments.goal}"
         elif not mixed.in_float:

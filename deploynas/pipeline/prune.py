@@ -297,7 +297,7 @@ def concluded(
         network=network.name,
         source=network.source.public() if network.source else None,
         data=network.data.name.partition(":")[0],
-        device=device.describe(),
+        device=device,
         device_hash=device.hash,
         method=pruning.settings.method,
         ratio=target.ratio,

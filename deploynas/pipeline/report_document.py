@@ -273,10 +273,11 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
     int8 = shipped.files.mixed or shipped.files.int8
     if int8 is None:
         return None
-    return CalibrationRecord(
+    record = CalibrationRecord(
         **asdict(int8.calibration),
         images=int8.calibration_images,
         accuracy_drop=None if shipped.record.untrained else int8.lost.drop,
+        not_trained=int8.not_trained,
         weight_bits=int8.quantization.weight_bits,
         weights=int8.quantization.weights,
         instruction_sets=int8.processor.instruction_sets,
@@ -284,6 +285,7 @@ def _calibration(shipped: Exported) -> CalibrationRecord | None:
         any_processor=int8.quantization.sums_exactly,
         kernels=KernelRecord(**asdict(int8.kernels)) if int8.kernels else None,
     )
+    return record.model_copy(update={"method": "trained", "share": None}) if int8.trained else record
 
 
 def _changes(
@@ -331,6 +333,8 @@ def _warnings(report: ReportFile, bench: BenchResult, busiest: float) -> list[st
         found.append("nothing was compared: the supernet is not known, or is of other images")
     if report.test_accuracy is None and not report.untrained:
         found.append("the data has no test part: the accuracy is of images that the search used too")
+    if report.calibration and report.calibration.not_trained:
+        found.append(f"weights that were trained in 8 bits were left out: {report.calibration.not_trained}")
     found += [verdict.words for verdict in report.verdicts if verdict.ships and verdict.doubtful]
     ties = report.verification.ties
     if ties:

@@ -62,7 +62,7 @@ def differences(device: Device, tables: Sequence[LatencyTable]) -> str | None:
     if evidence is None:
         return None
     if evidence.device_hash != device.hash:
-        return f"the table is of other settings (`{evidence.device['name']}`) than `{device.name}`"
+        return f"the table is of other settings (`{evidence.device.name}`) than `{device.name}`"
     made_on = evidence.provenance.get("hardware", {})
     if made_on.get("fingerprint") != target_of(device).hardware().fingerprint:
         where = f"on `{device.host}`" if device.host else "here"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import yaml
-from pydantic import JsonValue
+from collections.abc import Collection
 
 from deploynas.provenance import DataRecord
-from deploynas.report.accuracy_words import UNTRAINED, UNTRAINED_MEANS
+from deploynas.report.accuracy_words import UNTRAINED_MEANS
+from deploynas.report.card_header import card_header
 from deploynas.report.document import ReportFile
 from deploynas.report.drawing import notation_of
 from deploynas.report.gain_words import headline
@@ -20,45 +20,24 @@ from deploynas.report.markdown import (
     verdict_lines,
 )
 from deploynas.report.numbers import ms
+from deploynas.report.publication import Publication
 
 
-def card(report: ReportFile, triton: bool = False) -> str:
+def card(report: ReportFile, publication: Publication | None = None, beside: Collection[str] = ()) -> str:
+    """`beside`: folders of the bundle that other runtimes read, see `_SERVED`."""
+    publication = publication or Publication()
     limits = ["## Limits", "", *(f"- {warning}" for warning in report.warnings), ""] if report.warnings else []
     return "\n".join(
         [
-            *_header(report),
+            *card_header(report, publication),
             *_summary(report),
-            *_use(report.shipped.path, triton),
+            *_use(report.shipped.path, beside),
             *_measured(report),
             *(_untrained() if report.untrained else _training(report.data)),
             *_architecture(report),
             *limits,
         ]
     )
-
-
-def _header(report: ReportFile) -> list[str]:
-    """What model hubs read."""
-    results = [_result(report, file.precision, file.accuracy) for file in report.files if file.accuracy is not None]
-    judged = {"metrics": ["accuracy"], "model-index": [{"name": report.title, "results": results}]} if results else {}
-    untrained = [UNTRAINED] if report.untrained else []
-    header = {
-        "library_name": "onnx",
-        "pipeline_tag": "image-classification",
-        "tags": ["deploynas", "onnx", "onnxruntime", "neural-architecture-search", "image-classification", *untrained],
-        **({} if report.untrained else {"datasets": [report.data.public().name]}),
-        **judged,
-    }
-    return ["---", yaml.safe_dump(header, sort_keys=False, allow_unicode=True).strip(), "---", ""]
-
-
-def _result(report: ReportFile, precision: str, accuracy: float) -> dict[str, JsonValue]:
-    name = report.data.public().name
-    return {
-        "task": {"type": "image-classification"},
-        "dataset": {"name": name, "type": name, "split": "validation"},
-        "metrics": [{"type": "accuracy", "value": round(accuracy, 6), "name": f"top-1, {precision}"}],
-    }
 
 
 def _summary(report: ReportFile) -> list[str]:
@@ -91,8 +70,14 @@ def _gain(report: ReportFile) -> list[str]:
     return [f"{headline(report)}.", ""] if report.gain and report.gain.fine_tuned else []
 
 
-def _use(model: str, triton: bool) -> list[str]:
-    served = "`triton/` is a Triton model repository: `tritonserver --model-repository=triton`."
+_SERVED = {
+    "triton": "`triton/` is a Triton model repository: `tritonserver --model-repository=triton`.",
+    "ort-package": "`ort-package/` is a model package of ONNX Runtime, with the session options that were measured; "
+    "the recommended variant stands first.",
+}
+
+
+def _use(model: str, beside: Collection[str]) -> list[str]:
     return [
         "## Use",
         "",
@@ -102,7 +87,7 @@ def _use(model: str, triton: bool) -> list[str]:
         "```",
         "",
         "Preprocessing, labels, architecture and provenance are in the model's `metadata_props`. Any batch works.",
-        *(["", served] if triton else []),
+        *(line for folder, served in _SERVED.items() if folder in beside for line in ("", served)),
         "",
     ]
 
@@ -144,6 +129,7 @@ def _architecture(report: ReportFile) -> list[str]:
         report.architecture.replace(" | ", "\n").replace("+", "\n"),
         "```",
         "",
-        "`report.html` shows it block by block; `manifest.json` has the SHA-256 of everything and the lineage.",
+        "`report.html` shows it block by block; `manifest.json` has the SHA-256 of everything and the lineage, "
+        "`model.cdx.json` the same as a CycloneDX document.",
         "",
     ]

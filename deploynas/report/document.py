@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
+from deploynas.inside_path import InsidePath
 from deploynas.outcome import Outcome
 from deploynas.provenance import DataRecord, Origin
+from deploynas.providers import Precision
+from deploynas.recorded import Count, Finite, Fraction, NotNegative, Positive, Uncertainty
 from deploynas.report.gain import GainRecord
 from deploynas.report.mixed_precision import MixedPrecisionRecord
 from deploynas.report.numbers import NOTHING
 from deploynas.report.verdict import VerdictRecord
 from deploynas.timing import Timing
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 FILE = "report.json"
+
+
+def _known_precision(text: str) -> str:
+    if text not in get_args(Precision):
+        raise ValueError(f"be one of {', '.join(get_args(Precision))}")
+    return text
+
+
+KnownPrecision = Annotated[str, AfterValidator(_known_precision)]
 
 
 class ShippedFile(BaseModel):
     """One ONNX file, verified and timed whole."""
 
-    path: str
-    precision: str
-    size_bytes: int
-    accuracy: float | None  # fine-tuned, of the validation images; None: untrained
-    latency_ms: float
-    relative_error: float  # half-width of the 95 % interval, over the latency
+    path: InsidePath
+    precision: KnownPrecision
+    size_bytes: Count
+    accuracy: Fraction | None  # fine-tuned, of the validation images; None: untrained
+    latency_ms: Positive
+    relative_error: Uncertainty  # half-width of the 95 % interval, over the latency
     stable: bool
-    disturbance: float = 1.0  # how many times slower than undisturbed the machine was
-    percentiles_ms: dict[str, float]  # as it was
-    throughput_per_s: float  # from the mean; in reports of earlier versions from the median
+    disturbance: Positive = 1.0  # how many times slower than undisturbed the machine was
+    percentiles_ms: dict[str, Positive]  # as it was
+    throughput_per_s: Positive  # from the mean; in reports of earlier versions from the median
     timing: Timing | None = None  # both latencies, and what loading takes; None in reports of earlier versions
 
 
@@ -42,23 +57,23 @@ class BlockReport(BaseModel):
     name: str
     kind: str  # stem, first, block or head
     text: str  # its configuration, for people
-    in_channels: int
-    out_channels: int
-    stride: int
-    height: int  # of its input
-    width: int
-    params: int
-    macs: int
-    predicted_ms: float | None  # None for fixed parts: the table knows their sum only
-    measured_ms: float | None  # its share of the measured whole; in earlier versions, of the profiled run
-    share: float | None
+    in_channels: Count
+    out_channels: Count
+    stride: Count
+    height: Count  # of its input
+    width: Count
+    params: Count
+    macs: Count
+    predicted_ms: NotNegative | None  # None for fixed parts: the table knows their sum only
+    measured_ms: NotNegative | None  # its share of the measured whole; in earlier versions, of the profiled run
+    share: NotNegative | None
 
 
 class Point(BaseModel):
     """A network in the plane of accuracy and latency."""
 
-    latency_ms: float
-    accuracy: float
+    latency_ms: Positive
+    accuracy: Finite
     architecture: str
 
 
@@ -68,16 +83,16 @@ class ExpectedBlock(BaseModel):
     name: str
     text: str  # its configuration, for people
     shape: str  # "16→24 @ 14×14": channels in and out, size of its input
-    predicted_ms: float | None
+    predicted_ms: NotNegative | None
 
 
 class ExpectedNetwork(Point):
     """What table and estimator expect of a network: latency, and one-shot accuracy."""
 
     interval: tuple[float, float] | None = None  # of the accuracy, 90 %
-    params: int | None = None  # None, and no blocks, in reports of earlier versions
-    macs: int | None = None
-    fixed_ms: float | None = None  # of all fixed parts together
+    params: Count | None = None  # None, and no blocks, in reports of earlier versions
+    macs: Count | None = None
+    fixed_ms: NotNegative | None = None  # of all fixed parts together
     blocks: list[ExpectedBlock] = []
 
 
@@ -87,22 +102,22 @@ class MeasuredPoint(Point):
     Its latency is on the scale of the shipped file: see `joint_scale`.
     """
 
-    predicted_ms: float
-    predicted_accuracy: float
+    predicted_ms: NotNegative
+    predicted_accuracy: Finite
     shipped: bool = False  # it is the network of the report
 
 
 class PredictedMeasured(BaseModel):
-    predicted_ms: float
-    measured_ms: float
+    predicted_ms: NotNegative
+    measured_ms: Positive
 
 
 class Round(BaseModel):
     """One try at the budget."""
 
-    target_ms: float
-    predicted_ms: float | None
-    measured_ms: float  # of the kind that the budget is about
+    target_ms: Positive
+    predicted_ms: NotNegative | None
+    measured_ms: Positive  # of the kind that the budget is about
     architecture: str
     exported: bool | None = None  # as a file; False: measured before it had weights; None in earlier versions
 
@@ -110,9 +125,9 @@ class Round(BaseModel):
 class Wait(BaseModel):
     """A measurement of the shipped file that was made again, since the machine was busy."""
 
-    undisturbed_ms: float
-    p50_ms: float
-    disturbance: float  # how many times slower than undisturbed the machine was
+    undisturbed_ms: Positive
+    p50_ms: Positive
+    disturbance: Positive  # how many times slower than undisturbed the machine was
 
 
 class ChangeWorth(BaseModel):
@@ -151,22 +166,23 @@ class VerificationRecord(BaseModel):
 class KernelRecord(BaseModel):
     """What the integer kernels of the machine make of the 8-bit file, beside its emulation in float."""
 
-    images: int
-    max_difference: float  # of a logit
-    largest_logit: float
-    same_class: float
-    accuracy: float
-    emulated_accuracy: float
+    images: Count
+    max_difference: NotNegative  # of a logit
+    largest_logit: NotNegative
+    same_class: Fraction
+    accuracy: Fraction
+    emulated_accuracy: Fraction
 
 
 class CalibrationRecord(BaseModel):
     """How the ranges of the 8-bit file were chosen, and what 8 bits cost."""
 
-    method: str
+    method: str  # `trained`: they and the weights were trained in 8 bits, and nothing was calibrated for this file
     share: float | None = None
     per_channel: bool
     images: int
     accuracy_drop: float | None = None
+    not_trained: str | None = None  # why weights that were trained in 8 bits are not those of this file
     # in reports of earlier versions these are not known
     weight_bits: int | None = None
     weights: str | None = None  # `int8` or `uint8`
@@ -197,18 +213,18 @@ class ReportFile(BaseModel):
     data: DataRecord
     architecture: str
     choices: list[list[int]]
-    budget_ms: float | None
-    gated: str  # the precision of the file to deploy, which the budget is for
-    params: int
-    macs: int
-    peak_memory_bytes: int
-    predicted_ms: float | None  # of the file in the device's precision, as tables are
-    table_error: float | None  # mean relative error of the table on whole networks
+    budget_ms: Positive | None
+    gated: KnownPrecision  # the precision of the file to deploy, which the budget is for
+    params: Count
+    macs: Count
+    peak_memory_bytes: Count
+    predicted_ms: NotNegative | None  # of the file in the device's precision, as tables are
+    table_error: NotNegative | None  # mean relative error of the table on whole networks
     predicted_accuracy: float | None  # one-shot, as that of every network of the frontier
     predicted_accuracy_se: float | None
-    inherited_accuracy: float | None  # one-shot, measured
-    test_accuracy: float | None  # fine-tuned
-    files: list[ShippedFile]
+    inherited_accuracy: Fraction | None  # one-shot, measured
+    test_accuracy: Fraction | None  # fine-tuned
+    files: Annotated[list[ShippedFile], Field(min_length=1)]
     blocks: list[BlockReport]
     gain: GainRecord | None = None  # None: there was no supernet to compare other networks of
     expected: ExpectedNetwork | None = None  # of the shipped network
@@ -228,9 +244,15 @@ class ReportFile(BaseModel):
     warnings: list[str] = []
     outcome: Outcome | None = None  # of the budget; None without one, and in reports of earlier versions
     waits: list[Wait] = []  # for a quieter moment, before the measurement that counts
-    joint_scale: float | None = None  # what latencies of networks that were timed together are multiplied by
+    joint_scale: Positive | None = None  # what latencies of networks that were timed together are multiplied by
     untrained: bool = False  # its weights are random: there is no accuracy
-    profiler_slowdown: float | None = None  # by what factor the runtime's profiler made the shipped file slower
+    profiler_slowdown: NotNegative | None = None  # by what factor the runtime's profiler made the shipped file slower
+
+    @model_validator(mode="after")
+    def _has_the_file_that_it_is_about(self) -> Self:
+        if self.gated not in [file.precision for file in self.files]:
+            raise ValueError(f"have a file in the precision to deploy, `{self.gated}`")
+        return self
 
     @classmethod
     def load(cls, path: str | Path) -> ReportFile:

@@ -99,7 +99,12 @@ def _precisions(report: ReportFile) -> str:
     if report.calibration:
         c = report.calibration
         weights = "a scale a channel" if c.per_channel else "one scale a tensor"
-        note += f" 8 bits: ranges by `{c.method}` from {c.images} training images, weights with {weights}."
+        ranges = (
+            "weights and ranges were trained in 8 bits"
+            if c.method == "trained"
+            else f"ranges by `{c.method}` from {c.images} training images"
+        )
+        note += f" 8 bits: {ranges}, weights with {weights}."
         note += "".join(f" {sentence}" for sentence in kernel_sentences(c))
     *others, last = (file.precision for file in report.files)
     title = f"{', '.join(others)} and {last}" if others else "The file"

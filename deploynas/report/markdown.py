@@ -32,7 +32,7 @@ from deploynas.report.whole import OUTSIDE, Whole, block_note
 
 
 def markdown(report: ReportFile) -> str:
-    parts = [f"# {report.title}", "", *_gain(report), *_summary(report)]
+    parts = [f"# {plain(report.title)}", "", *_gain(report), *_summary(report)]
     if len(report.files) > 1 or report.verdicts:
         parts += ["", "## Precisions", "", *table_lines(PRECISION_COLUMNS, precision_rows(report))]
         parts += ["", *verdict_lines(report)] if report.verdicts else []
@@ -52,7 +52,7 @@ def markdown(report: ReportFile) -> str:
     if report.decisions:
         parts += ["", "## What decisions were worth", "", *table_lines(CHANGE_COLUMNS, change_rows(report.decisions))]
     if report.warnings:
-        parts += ["", "## Warnings", "", *(f"- {warning}" for warning in report.warnings)]
+        parts += ["", "## Warnings", "", *(f"- {plain(warning)}" for warning in report.warnings)]
     return "\n".join([*parts, "", f"`{report.architecture}`", ""])
 
 
@@ -161,6 +161,11 @@ def _sum_row(report: ReportFile) -> tuple[str, ...]:
     return ("**sum**", "", "", "", *sums, count(report.params), count(report.macs))
 
 
+def plain(text: str) -> str:
+    """Text that may be a stranger's: in one line, and no element of HTML, which Markdown would let through."""
+    return " ".join(text.replace("<", "&lt;").splitlines())
+
+
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
-    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return lines + ["| " + " | ".join(plain(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]

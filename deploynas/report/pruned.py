@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from deploynas.device import RecordedDevice
 from deploynas.files import parse_json, write_json
+from deploynas.inside_path import InsidePath
 from deploynas.outcome import Outcome
 from deploynas.provenance import Origin
+from deploynas.recorded import Count, NotNegative, Positive
 from deploynas.timing import Interval, Timing
 
 Role = Literal["original", "pruned", "control"]
@@ -27,16 +30,16 @@ class Margin(BaseModel):
 class PrunedNetwork(BaseModel):
     role: Role
     method: str  # that chose the widths; `original`: nobody
-    file: str  # the ONNX file that was timed, relative to this one
+    file: InsidePath  # the ONNX file that was timed, relative to this one
     widths: list[int]  # expansion channels of every block; hidden units and head dimension of a transformer's
-    params: int
-    macs: int
-    predicted_ms: float | None  # by the table of widths; None: there is none
+    params: Count
+    macs: Count
+    predicted_ms: NotNegative | None  # by the table of widths; None: there is none
     before_finetuning: float | None  # validation accuracy; None: the original
     validation_accuracy: float
     test_accuracy: float | None
     timing: Timing
-    faster: float | None  # than the original, timed interleaved: 1.5 needs two thirds of its time
+    faster: Positive | None  # than the original, timed interleaved: 1.5 needs two thirds of its time
     faster_interval: Interval | None
     margin: Margin | None = None  # of the pruned network over this one
 
@@ -47,13 +50,14 @@ class PrunedFile(BaseModel):
     network: str
     source: Origin | None
     data: str
-    device: dict[str, Any]
+    device: RecordedDevice
     device_hash: str
     method: str
     ratio: float | None  # of the original's latency that was to go
-    budget_ms: float
+    budget_ms: Positive
     outcome: Outcome
-    networks: list[PrunedNetwork]  # the original first, then the pruned one, then the controls
+    # the original first, then the pruned one, then the controls
+    networks: Annotated[list[PrunedNetwork], Field(min_length=2)]
     warnings: list[str]
     provenance: dict[str, Any]
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from deploynas.recorded import Finite, Fraction, Positive
+
 Asked = Literal["measured", "force", "device"]
 
 
@@ -15,12 +17,12 @@ class VerdictRecord(BaseModel):
     asked: Asked  # shipped if it pays; whatever was measured; or it is the precision of the device
     words: str  # in one line, for people
     # how many times as fast as the fp32 file, timed interleaved, with the 95 % interval; None: it could not be timed
-    faster: float | None = None
+    faster: Positive | None = None
     faster_interval: tuple[float, float] | None = None
-    latency_ms: float | None = None  # undisturbed
+    latency_ms: Positive | None = None  # undisturbed
     size_bytes: int | None = None
-    accuracy: float | None = None  # of the validation images; None: untrained, or it could not be judged
-    accuracy_drop: float | None = None  # below the fp32 file, with its 95 % interval
+    accuracy: Fraction | None = None  # of the validation images; None: untrained, or it could not be judged
+    accuracy_drop: Finite | None = None  # below the fp32 file, with its 95 % interval
     accuracy_drop_interval: tuple[float, float] | None = None
     max_accuracy_drop: float | None = None  # None: untrained
 

@@ -9,7 +9,6 @@ too, it stands behind an `@` at the very end, which timm's notation does not hav
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
@@ -17,10 +16,13 @@ from typing import TYPE_CHECKING, cast
 from deploynas.blocks import KINDS, kind_of
 from deploynas.blocks.geometry import timm_code
 from deploynas.errors import InputError
+from deploynas.parsing import literal_of
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, StageSpace
 
+LONGEST_NUMBER = 9  # characters
+MOST_REPEATS = 100  # no stage is deeper
 _OPTION = re.compile(r"(se|[rksec])(\d+(?:\.\d+)?)$|n([a-z][a-z0-9])$")
 _FIXED = ("ds", "cn")
 
@@ -75,10 +77,12 @@ def _nested(text: str) -> list[list[str]]:
     text = text.strip()
     if text.startswith("["):
         try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError) as error:
+            value = literal_of(text)
+        except ValueError as error:
             raise InputError(f"not a list of lists of block strings: {text[:60]!r}") from error
-        if not all(isinstance(s, list) and all(isinstance(b, str) for b in s) for s in value):
+        if not isinstance(value, list) or not all(
+            isinstance(s, list) and all(isinstance(b, str) for b in s) for s in value
+        ):
             raise InputError("expected a list of stages, each a list of block strings")
         return value
     stages = [re.split(r"[\s,]+", stage.strip(" ,\t\n")) for stage in re.split(r"[|;\n]", text) if stage.strip()]
@@ -138,8 +142,10 @@ def _read(text: str) -> _Written:
         if not match:
             raise InputError(f"block `{text}`: `{item}` is not understood", hint="like ir_r1_k5_s2_e3_c24_nre_se0.25")
         key, number, code = match.groups()
-        if key:
+        if key and len(number) <= LONGEST_NUMBER:
             numbers[key] = float(number)
+        elif key:
+            raise InputError(f"block `{text}`: `{item}` is not understood")
         else:
             activation = code
     return _Written(text, kind, numbers, activation)
@@ -150,7 +156,10 @@ def _repeated(text: str) -> list[_Written]:
     block = _read(text)
     if block.kind in _FIXED:
         raise InputError(f"block `{text}`: expected one that starts with {' or '.join(f'`{k}_`' for k in KINDS)}")
-    return [block, *[block.without_stride()] * (int(block.numbers.get("r", 1)) - 1)]
+    count = block.numbers.get("r", 1.0)
+    if not 1 <= count <= MOST_REPEATS or count != int(count):
+        raise InputError(f"block `{text}`: `r` is how many blocks it stands for, 1 to {MOST_REPEATS}")
+    return [block, *[block.without_stride()] * (int(count) - 1)]
 
 
 def _config_index(space: StageSpace, s: int, b: int, block: _Written) -> int:

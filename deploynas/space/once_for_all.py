@@ -8,12 +8,12 @@ is null.
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from deploynas.errors import InputError
+from deploynas.parsing import literal_of
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, StageSpace
@@ -67,10 +67,10 @@ def to_json(architecture: Architecture) -> str:
 def _mapping(text: str) -> dict[object, object]:
     try:
         value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            value = literal_of(text)
+        except ValueError as error:
             raise InputError(f"not Once-for-all's JSON: {text[:60]!r}", hint=_EXAMPLE) from error
     if not isinstance(value, dict):
         raise InputError(f"not Once-for-all's JSON: {text[:60]!r}", hint=_EXAMPLE)

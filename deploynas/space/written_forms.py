@@ -7,10 +7,11 @@ every stage's depth and then of every block that there might be.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from deploynas.parsing import literal_of
 
 if TYPE_CHECKING:
     from deploynas.space import Architecture, Space
@@ -31,8 +32,8 @@ def read(text: str, space: Space) -> Architecture:
 def _numbers(text: str) -> np.ndarray | list[list[int]] | None:
     """One row of decisions, or choices; None if the list is neither."""
     try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        value = literal_of(text)
+    except ValueError:
         return None
     if not isinstance(value, list) or not value:
         return None

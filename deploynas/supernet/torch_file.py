@@ -6,7 +6,6 @@ lists and dictionaries, and refuses everything else.
 
 from __future__ import annotations
 
-import pickle
 import re
 import warnings
 from pathlib import Path
@@ -15,9 +14,6 @@ import torch
 from torch import Tensor
 
 from deploynas.errors import InputError
-
-# what reading a damaged or foreign file ends in, by how it is damaged; nothing of it is ours to tell apart
-_DAMAGED = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, IndexError, AttributeError, TypeError)
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
@@ -41,7 +37,7 @@ def _load(path: Path) -> object:
             return torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except _DAMAGED as error:
+    except Exception as error:  # of every kind, `struct.error` and `AssertionError` too, by how the file is damaged
         asked_for = re.search(r"(?:GLOBAL |global: )(?:GLOBAL )?([\w.]+)", str(error))
         if asked_for:
             raise InputError(

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from deploynas.files import known_only, parse_json
+from deploynas.files import checked_record, known_only, parse_json
 from deploynas.provenance import DataRecord, NetworkLineage, Origin, TeacherRecord
 from deploynas.space import Space
 from deploynas.supernet.checkpoint import Checkpoint
@@ -69,12 +69,13 @@ class CheckpointRecord(BaseModel):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> CheckpointRecord:
-        return cls.model_validate(checkpoint.about)
+        return checked_record(cls, checkpoint.about, "the checkpoint")
 
     @classmethod
     def read(cls, path: Path) -> CheckpointRecord:
         """Of a checkpoint whose weights are not wanted."""
-        return cls.model_validate(parse_json(path.with_suffix(".json"), CheckpointFile).about)
+        described = path.with_suffix(".json")
+        return checked_record(cls, parse_json(described, CheckpointFile).about, f"{described}: `about`")
 
     def about(self) -> dict[str, JsonValue]:
         """As it is written."""

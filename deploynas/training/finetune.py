@@ -21,6 +21,7 @@ from deploynas.supernet.checkpoint import Checkpoint, save_network
 from deploynas.supernet.extraction import extract, network_alone
 from deploynas.supernet.input_size import at_one_size, for_any_size
 from deploynas.supernet.network import Supernet
+from deploynas.supernet.trained_quantization import remove_trained_quantization
 from deploynas.training.batches import Batches
 from deploynas.training.checkpoint_record import CheckpointRecord, place_beside
 from deploynas.training.data import Data
@@ -30,6 +31,7 @@ from deploynas.training.loop import Lesson, Machine, Phase, fit
 from deploynas.training.metrics import FILE as METRICS_FILE
 from deploynas.training.objectives import Plain
 from deploynas.training.oneshot import precision_on
+from deploynas.training.quantized_tuning import PHASE as INT8_PHASE
 from deploynas.training.recipe import Recipe
 from deploynas.training.state import OtherSettings, read_state, remove_state, require_same_run
 from deploynas.training.teacher import Teacher
@@ -110,12 +112,14 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         if force:
             remove_state(self.folder)
+            remove_trained_quantization(self.path)
             for path in (self.path.with_suffix(".json"), self.path, self.folder / METRICS_FILE):
                 path.unlink(missing_ok=True)
         state = read_state(self.folder)
-        if state:
-            require_same_run(state[0], self.fingerprint, self.folder)
         there = self.path.with_suffix(".json").exists()
+        # of a network that is finished, the training in 8 bits may have been stopped
+        if state and not (there and state[0].phase == INT8_PHASE):
+            require_same_run(state[0], self.fingerprint, self.folder)
         if there and CheckpointRecord.read(self.path).fingerprint != self.fingerprint:
             raise OtherSettings(f"{self.folder} holds a network of other settings")
 

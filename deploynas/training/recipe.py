@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pydantic
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from deploynas.errors import InputError
 from deploynas.files import mistakes_of, read_yaml
+from deploynas.parsing import yaml_of
 
 PRESETS = ("fashion", "imagenet")
 
 # what decides how one sub-network is fine-tuned
 FINETUNE_KEYS = {"seed", "precision", "augmentation", "finetune", "recalibration_images"}
 # what decides how long training takes and what is told of it, or belongs to fine-tuning
-NOT_OF_TRAINING = {"description", "checkpoint_every_s", "workers", "report_networks", "finetune"}
+NOT_OF_TRAINING = {"description", "checkpoint_every_s", "workers", "report_networks", "finetune", "int8"}
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -78,6 +78,15 @@ class FineTuning(Schedule):
     distillation: Distillation = Distillation(weight=0.5, temperature=2.0)  # from w_h or another teacher
 
 
+class QuantizedTuning(_Strict):
+    """Of a fine-tuned network in 8 bits; what is not said here is as in fine-tuning."""
+
+    epochs: int | None = Field(default=None, ge=1)  # None: a tenth of those of fine-tuning
+    lr: float = Field(default=0.005, gt=0)
+    clip_grad: float | None = Field(default=1.0, gt=0)
+    ranges: Literal["learned", "held"] = "learned"  # of activations: what calibration found may move, or may not
+
+
 class Recipe(_Strict):
     schema_: Literal["deploynas/recipe"] = Field(default="deploynas/recipe", alias="schema")
     schema_version: Literal[1] = 1
@@ -90,6 +99,7 @@ class Recipe(_Strict):
     w_h: Schedule
     w_star: OneShotSchedule
     finetune: FineTuning = FineTuning()
+    int8: QuantizedTuning = QuantizedTuning()
     recalibration_images: int = Field(default=4000, ge=2)
     report_networks: int = Field(default=32, ge=2)  # random sub-networks measured at the end
 
@@ -121,6 +131,18 @@ class Recipe(_Strict):
         """What decides the weights of a fine-tuned network."""
         return self.model_dump(include=FINETUNE_KEYS, mode="json")
 
+    @property
+    def int8_schedule(self) -> FineTuning:
+        """Of the fine-tuning in 8 bits."""
+        tuning, base = self.int8, self.finetune
+        epochs = tuning.epochs or max(1, round(base.epochs / 10))
+        own = {"epochs": epochs, "lr": tuning.lr, "clip_grad": tuning.clip_grad, "warmup_epochs": 0}
+        return base.model_copy(update=own)
+
+    def int8_settings(self) -> dict[str, JsonValue]:
+        """What decides the weights of a network that is trained on in 8 bits."""
+        return {**self.finetune_settings(), "int8": self.int8.model_dump(mode="json")}
+
     def changed(self, changes: Sequence[str]) -> Recipe:
         """With `w_h.epochs=3`-like changes, all checked at once."""
         data = self.model_dump(by_alias=True)
@@ -128,7 +150,7 @@ class Recipe(_Strict):
             key, equals, text = change.partition("=")
             if not equals:
                 raise InputError(f"`{change}`: expected key=value", hint="like --set w_h.epochs=3")
-            _assign(data, key.strip(), yaml.safe_load(text))
+            _assign(data, key.strip(), yaml_of(text, f"--set {key.strip()}")[1] if text.strip() else None)
         try:
             return Recipe.model_validate(data)
         except pydantic.ValidationError as error:

@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from deploynas.errors import InputError
 from deploynas.files import parse_json, write_json
+from deploynas.inside_path import InsidePath, within
 from deploynas.supernet.checkpoint_file import read_bytes_checked, write_tensors
 
 POINTER = "state.json"
@@ -41,7 +42,7 @@ class StateFile(BaseModel):
     epoch_totals: list[float]  # loss, correct, images since the epoch began
     optimizer_groups: list[dict[str, Any]]
     scaler: dict[str, Any]
-    tensors: str
+    tensors: InsidePath
     sha256: str
 
 
@@ -112,7 +113,7 @@ def read_state(folder: Path) -> tuple[StateFile, bytes] | None:
     if not (folder / POINTER).exists():
         return None
     file = parse_json(folder / POINTER, StateFile)
-    return file, read_bytes_checked(folder / file.tensors, file.sha256, POINTER)
+    return file, read_bytes_checked(within(folder, file.tensors), file.sha256, POINTER)
 
 
 def parse_state(description: bytes, content: bytes) -> tuple[StateFile, dict[str, Tensor]]:

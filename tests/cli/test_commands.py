@@ -157,6 +157,8 @@ def test_a_table_is_verified(folder: Path) -> None:
     table = json.loads((folder / "table.json").read_text())
     for network in table["evidence"]["validation"]["networks"]:
         network["latency_ms"] /= 100
+        for times in ("samples_ms", "waited_ms"):
+            network[times] = [[ms / 100 for ms in visit] for visit in network[times]]
     (folder / "wrong.json").write_text(json.dumps(table))
     done = run(folder, "profile", "--verify", "wrong.json")
     assert done.returncode == 3 and "no longer holds" in done.stderr and "--force" in done.stderr

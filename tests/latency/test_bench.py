@@ -87,7 +87,7 @@ def _written(
     """The same bench result with made-up samples, `factor` times as slow as 10 ms; by default of another file."""
     rng = np.random.default_rng(0)
     visits = [[10 * factor * float(1 + noise * abs(rng.standard_normal()))] * 4 for _ in range(20)]
-    device = Device.model_validate(result.device)
+    device = result.device
     made = measurements([Visit(entry="m", samples_ms=samples) for samples in visits], device, references=())
     changed = result.model_copy(
         update={"measurement": made["m"], "timing": None, "processes": [], "model_sha256": path.stem, **changes}

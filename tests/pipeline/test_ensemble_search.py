@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from keys import BROUGHT, key_pair
 from tiny_spaces import CELLS
 
 from deploynas.accuracy.ensemble_scores import error
@@ -164,6 +165,8 @@ def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
 
 
 def test_found_exported_checked_and_measured(deploynas) -> None:
+    pytest.importorskip("model_signing", reason=BROUGHT)
+    key_pair(Path("key"))
     code, out, err = deploynas(*RUN, "--draws", "1", "--out", "found.json")
     assert code == 0, err
     assert "ensemble of 2 (serial)" in out and "best single network" in out and "member 2" in out
@@ -172,8 +175,9 @@ def test_found_exported_checked_and_measured(deploynas) -> None:
     found, members = document.ensemble, document.architectures()
     assert found is not None and found.posterior_steps == 4 and found.latency_ms <= 1.5
     code, out, err = deploynas("export", "found.json", "--supernet", "w_star.safetensors", "--device", "quick.yaml",
-                               "--out", "out", "--patience", "0")  # fmt: skip
+                               "--out", "out", "--patience", "0", "--sign", "key.pem")  # fmt: skip
     assert code == 0, err
+    assert deploynas("report", "out/quick", "--verify", "key.pub")[0] == 0
     assert "model.onnx" in out and "the mean of its members' files" in err
     shipped = SearchFile.load("out/quick/ensemble.json").ensemble
     assert shipped is not None and shipped.measured_latency_ms is not None
@@ -204,6 +208,9 @@ def test_in_parallel_a_file_each_with_weights_of_ones_own(deploynas) -> None:
     assert "inherited" not in err
     code, _, err = deploynas(*export, "--max-latency-ms", "0.0001", "--out", "missed")
     assert code == 3 and "is not met" in err and not Path("missed/quick").exists()
+    for option in (["--ort-package"], ["--license", "MIT"], ["--base-model", "a/b"]):
+        code, _, err = deploynas(*export, *option)
+        assert code == 2 and f"`{option[0]}` is for single networks" in err
     code, _, err = deploynas(*export, "--member", "1.safetensors")
     assert code == 2 and "2 members, 1 networks" in err
     code, _, err = deploynas(*export, "--member", "2.safetensors", "--member", "1.safetensors")

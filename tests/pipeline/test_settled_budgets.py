@@ -10,6 +10,7 @@ import pytest
 from deploynas.accuracy.estimator_file import Curve, EstimatorValidation, load_estimator
 from deploynas.device import Budgets, Device
 from deploynas.errors import GateError, InputError
+from deploynas.latency.hardware import hardware
 from deploynas.latency.table import Correction, Evidence, LatencyTable, Validation
 from deploynas.pipeline.budget import settle
 from deploynas.pipeline.goal import AtMost, NearBest, Reaching, one_goal
@@ -20,12 +21,17 @@ from deploynas.search.problem import Limit
 
 
 @pytest.fixture
-def request_for(files: Path):
+def request_for(files: Path, quick: Device):
     table = LatencyTable.load(files / "table.json")
     validation = Validation(networks=[], mean_error=0.03, max_error=0.1, kendall_tau=None)
     correction = Correction(method="none", coefficients={}, held_out_error={}, networks=[])
     evidence = Evidence(
-        device={"name": "quick"}, device_hash="", parts=[], correction=correction, validation=validation, provenance={}
+        device=quick,
+        device_hash=quick.hash,
+        parts=[],
+        correction=correction,
+        validation=validation,
+        provenance={"hardware": hardware().model_dump()},
     )
     given = BudgetedTable(files / "table.json", replace(table, evidence=evidence))
 

@@ -38,13 +38,15 @@ def test_markdown_says_the_same_and_the_card_has_a_header(report: ReportFile) ->
     text = markdown(report)
     assert "| latency, undisturbed | 0.800 ms ± 1.70 % | 0.840 ms ± 1.00 % |  |" in text
     assert "| budget |  | held undisturbed, by the clock not known | 0.900 ms (undisturbed) |" in text
-    assert "the machine was <busy>" in text
-    _, header, body = card(report, triton=True).split("---\n", 2)
+    assert "the machine was &lt;busy>" in text
+    _, header, body = card(report, beside=["triton"]).split("---\n", 2)
     described = yaml.safe_load(header)
-    assert described["pipeline_tag"] == "image-classification" and described["datasets"] == ["pets"]
-    values = [result["metrics"][0]["value"] for result in described["model-index"][0]["results"]]
-    assert values == [0.83, 0.82]
-    assert "tritonserver" in body and "python predict.py" in body
+    assert described["pipeline_tag"] == "image-classification"
+    assert "datasets" not in described and "license" not in described  # the hub has no `pets`, and nobody said
+    (result,) = described["model-index"][0]["results"]
+    assert [one["value"] for one in result["metrics"] if one["type"] == "accuracy"] == [0.83, 0.82]
+    assert result["dataset"] == {"name": "pets", "type": "pets", "split": "validation"}
+    assert "tritonserver" in body and "python predict.py" in body and "ort-package" not in body
 
 
 def test_the_index_links_every_bundle(report: ReportFile, tmp_path: Path) -> None:
