@@ -144,10 +144,10 @@ def test_bf16_ships_only_where_it_is_faster_and_accurate(
     assert session is not None and session.session_options.get(FASTMATH) == ("1" if pays else None)
     assert (bundle / "bench.bf16.json").exists() == pays
     measured = BenchResult.model_validate_json((bundle / "bench.fp32.json").read_text())
-    assert measured.device["precision"] == "fp32"
+    assert measured.device.precision == "fp32"
     if pays:
         told = BenchResult.model_validate_json((bundle / "bench.bf16.json").read_text())
-        assert told.device["precision"] == "bf16" and told.model_sha256 == measured.model_sha256
+        assert told.device.precision == "bf16" and told.model_sha256 == measured.model_sha256
         assert told.device_hash != measured.device_hash
         assert told.provenance["provider_defaults"] == {FASTMATH: True}
         assert "model.onnx (bf16)" in (bundle / "report.md").read_text()

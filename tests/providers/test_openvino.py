@@ -90,9 +90,7 @@ def test_bf16_and_fp32_are_timed_beside_each_other(device: Device, tiny: Space, 
     """One file, in sessions of one process that are told different things."""
     path = written(tiny, device, tmp_path)
     made = bench_together([Case(path), Case(path, precision="bf16")], device, runs=10).results
-    assert [one.device["precision"] for one in made] == ["fp32", "bf16"] and made[0].model_sha256 == made[
-        1
-    ].model_sha256
+    assert [one.device.precision for one in made] == ["fp32", "bf16"] and made[0].model_sha256 == made[1].model_sha256
     told = [one.provenance["provider_defaults"]["load_config"] for one in made]
     assert '"f32"' in told[0] and '"bf16"' in told[1]
 
