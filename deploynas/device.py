@@ -182,9 +182,9 @@ class Device(_Strict):
 
     def require_precision(self) -> None:
         """Refuse a precision that the provider cannot compute in."""
-        reason = self.record.refused.get(self.precision)
+        reason = self.record.why_not(self.precision)
         if reason:
-            able = [name for name in get_args(Precision) if name not in self.record.refused]
+            able = [name for name in get_args(Precision) if not self.record.why_not(name)]
             raise InputError(
                 f"device `{self.name}`: `{self.provider}` cannot run `precision: {self.precision}`: {reason}",
                 hint=f"it can run {' and '.join(able)}",
@@ -193,12 +193,25 @@ class Device(_Strict):
     def why_not_beside(self, precision: Precision) -> str | None:
         """Why a file in this precision cannot be run and timed beside those of the device; None if it can."""
         record = self.record
-        if record.refused.get(precision):
-            return f"`{self.provider}` cannot run it: {record.refused[precision]}"
-        for told in (record.options, record.environment):
-            if told.get(precision, {}) != told.get(self.precision, {}):
-                return f"`{self.provider}` is started differently for it: use a device with `precision: {precision}`"
+        reason = record.why_not(precision)
+        if reason:
+            return f"`{self.provider}` cannot run it: {reason}"
+        differs = record.environment.get(precision, {}) != record.environment.get(self.precision, {})
+        if self.opened_for(precision).precision != precision:  # its file has to do with the options of the device
+            bf16 = "bf16" in (precision, self.precision) and precision != self.precision
+            differs |= bf16 or record.options.get(precision, {}) != record.options.get(self.precision, {})
+        if differs:
+            return f"`{self.provider}` is started differently for it: use a device with `precision: {precision}`"
         return None
+
+    def opened_for(self, precision: str) -> Device:
+        """The device that a file in this precision is opened on, beside one in the device's own.
+
+        fp32 and bf16 are one file, and what the provider is told makes the difference; other files say it themselves.
+        """
+        if {self.precision, precision} == {"fp32", "bf16"}:
+            return self.model_copy(update={"precision": precision})
+        return self
 
     def describe(self) -> dict[str, Any]:
         return self.model_dump(by_alias=True)

@@ -13,12 +13,14 @@ from typing import Literal
 
 from deploynas.quantization import FOR_CPUS, Quantization
 
-Precision = Literal["fp32", "fp16", "int8"]
+# bf16 is the graph of fp32, which the provider is told to compute in bf16; the others are graphs of their own
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Value = str | int | float | bool
 CPU = "CPUExecutionProvider"
 
 # integer kernels exist, but none for graphs that say where to round by pairs of nodes
 _NO_QDQ = "it computes every operator of such a graph in float, between two conversions"
+_NO_BF16 = "no option of it is known that computes a graph of fp32 in bf16"
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,24 @@ class Provider:
     fixed_batch: bool = False  # wants shapes that are known when it compiles
     shares_cpu: bool = False  # other programs slow it down, which is taken out of a latency unless the device says no
     warmup_s: float = 0.0  # of inferences before anything is timed, until its clock has settled
-    refused: Mapping[Precision, str] = field(default_factory=dict)  # precisions that it cannot run, and why
+    refused: Mapping[Precision, str] = field(default_factory=dict)  # precisions that it cannot run, and why: `why_not`
+    has_bf16: bool = False  # an option, here or in `own_threads`, makes it compute in bf16
     # options by precision, for it to compute in that precision and in no other; what a device file says wins
     options: Mapping[Precision, Mapping[str, Value]] = field(default_factory=dict)
     environment: Mapping[Precision, Mapping[str, str]] = field(default_factory=dict)  # before its library is loaded
+    session_options: Mapping[Precision, Mapping[str, Value]] = field(default_factory=dict)  # the runtime's own
+    # instructions of the processor, as Linux names them: without one of them it computes in fp32, and does not say so
+    instructions: Mapping[Precision, tuple[str, ...]] = field(default_factory=dict)
     quantization: Quantization = FOR_CPUS
     only_on: str | None = None  # the hardware that it offers itself on, and what runs elsewhere
     gone: str | None = None  # since when the runtime has it no more, and what took its place
     library: str | None = None  # of the runtime's package, that loads its vendor's; it is tried before it is needed
+
+    def why_not(self, precision: str) -> str | None:
+        """Why it cannot run a precision; None if it can."""
+        if precision == "bf16" and not self.has_bf16:
+            return self.refused.get("bf16", _NO_BF16)
+        return {str(one): why for one, why in self.refused.items()}.get(precision)
 
     def spelled(self, value: Value) -> str:
         """A value of an option, as the provider reads it."""
@@ -67,6 +79,8 @@ def _openvino_config(threads: int, precision: Precision) -> dict[str, Value]:
     gpu: dict[str, str] = {}
     if precision == "fp32":  # a GPU computes in fp16 otherwise, a CPU with bf16 in that
         cpu["INFERENCE_PRECISION_HINT"] = gpu["INFERENCE_PRECISION_HINT"] = "f32"
+    elif precision == "bf16":  # a GPU refuses it, where without a word it would compute in fp16
+        cpu["INFERENCE_PRECISION_HINT"] = gpu["INFERENCE_PRECISION_HINT"] = "bf16"
     return {"load_config": json.dumps({"CPU": cpu, **({"GPU": gpu} if gpu else {})})}
 
 
@@ -76,6 +90,7 @@ _OPENVINO = Provider(
     beside_runtime=False,
     booleans=("False", "True"),
     own_threads=_openvino_config,
+    has_bf16=True,
     cache_options=("cache_dir",),
     shares_cpu=True,
 )
@@ -83,7 +98,14 @@ _GPU_PACKAGE = ("onnxruntime-gpu[cuda,cudnn]",)
 
 # by the short name that device files use
 PROVIDERS: dict[str, Provider] = {
-    "cpu": Provider(CPU, ("onnxruntime",), shares_cpu=True),
+    "cpu": Provider(
+        CPU,
+        ("onnxruntime",),
+        shares_cpu=True,
+        has_bf16=True,
+        session_options={"bf16": {"mlas.enable_gemm_fastmath_arm64_bfloat16": True}},
+        instructions={"bf16": ("bf16",)},  # ARM's; x86 processors that have bf16 call it otherwise, and it is not used
+    ),
     "cuda": Provider(
         "CUDAExecutionProvider",
         _GPU_PACKAGE,
@@ -113,9 +135,12 @@ PROVIDERS: dict[str, Provider] = {
         options={
             "fp32": {"trt_fp16_enable": False, "trt_int8_enable": False},
             "fp16": {"trt_fp16_enable": True},
+            "bf16": {"trt_bf16_enable": True, "trt_fp16_enable": False, "trt_int8_enable": False},
             "int8": {"trt_int8_enable": True},
         },
-        environment={"fp32": {"NVIDIA_TF32_OVERRIDE": "0"}},  # it has no option for TF32
+        # it has no option for TF32; what it leaves in fp32 beside bf16 is fp32, so both can be opened in one process
+        environment={precision: {"NVIDIA_TF32_OVERRIDE": "0"} for precision in ("fp32", "bf16")},
+        has_bf16=True,
         quantization=Quantization(activations="int8", symmetric=True, bias="float", hard_activations="operator"),
     ),
     "tensorrt-rtx": Provider(
@@ -152,7 +177,12 @@ PROVIDERS: dict[str, Provider] = {
         beside_runtime=False,
         warmup_s=3.0,
         fixed_batch=True,
-        options={"fp32": {"migraphx_fp16_enable": False}, "int8": {"migraphx_int8_enable": True}},
+        options={
+            "fp32": {"migraphx_fp16_enable": False},
+            "bf16": {"migraphx_bf16_enable": True, "migraphx_fp16_enable": False},
+            "int8": {"migraphx_int8_enable": True},
+        },
+        has_bf16=True,
     ),
     "rocm": Provider(
         "ROCMExecutionProvider",
@@ -166,7 +196,10 @@ PROVIDERS: dict[str, Provider] = {
         plugin="onnxruntime_qnn",
         fixed_batch=True,
         warmup_s=1.0,
-        refused={"fp32": "its tensor processor computes in fp16 what a file has in fp32; say `precision: fp16`"},
+        refused={
+            "fp32": "its tensor processor computes in fp16 what a file has in fp32; say `precision: fp16`",
+            "bf16": "only its newest chips have bf16 (`htp_bf16_enable` with a `soc_model` of 88 or more); never tried",
+        },
         options={
             "fp16": {"backend_type": "htp"},
             # the first quantisation is left to the CPU otherwise

@@ -24,8 +24,37 @@ def test_a_record_is_found_by_both_names(name: str) -> None:
 @EVERY
 def test_options_are_of_precisions_that_it_can_run(name: str) -> None:
     record = PROVIDERS[name]
-    assert set(record.options) | set(record.environment) <= set(get_args(Precision)) - set(record.refused)
+    able = {precision for precision in get_args(Precision) if record.why_not(precision) is None}
+    told = (record.options, record.environment, record.session_options, record.instructions)
+    assert set().union(*told) <= able
     assert all(reason and not reason.endswith(".") for reason in record.refused.values())
+
+
+@EVERY
+def test_bf16_is_for_a_provider_that_is_told_to_compute_in_it(name: str) -> None:
+    """It computes the graph of fp32, so nothing but an option makes the difference."""
+    record = PROVIDERS[name]
+    own = record.own_threads(1, "bf16") if record.own_threads else {}
+    told = str([record.options.get("bf16"), record.session_options.get("bf16"), own])
+    assert record.has_bf16 == (record.why_not("bf16") is None) == ("bf16" in told or "bfloat16" in told)
+    assert not record.has_bf16 or record.why_not("fp32") is None
+
+
+def test_bf16_is_opened_beside_fp32_and_beside_nothing_else() -> None:
+    for provider in ("cpu", "openvino", "tensorrt", "migraphx"):
+        plain = Device(name="a", provider=provider)
+        half = Device(name="a", provider=provider, precision="bf16")
+        assert plain.why_not_beside("bf16") is None and half.why_not_beside("fp32") is None
+        assert plain.opened_for("bf16") == half and half.opened_for("fp32") == plain
+        assert plain.opened_for("int8") == plain and half.opened_for("bf16") == half
+        for other in ("fp16", "int8"):
+            assert "started differently" in (half.why_not_beside(other) or "")
+            odd = Device(name="a", provider=provider, precision=other)
+            assert "started differently" in (odd.why_not_beside("bf16") or "") and odd.opened_for("bf16") == odd
+    assert "no option of it is known" in (Device(name="a", provider="cuda").why_not_beside("bf16") or "")
+    assert "no option of it is known" in (
+        Device(name="a", provider="FooExecutionProvider").why_not_beside("bf16") or ""
+    )
 
 
 @EVERY
@@ -51,7 +80,8 @@ def test_what_replaces_the_runtime_is_installed_in_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "precision"), [(n, p) for n, record in PROVIDERS.items() if not record.gone for p in record.refused]
+    ("provider", "precision"),
+    [(name, p) for name, one in PROVIDERS.items() if not one.gone for p in get_args(Precision) if one.why_not(p)],
 )
 def test_a_precision_that_it_cannot_run_is_refused_by_name(provider: str, precision: str, tmp_path: Path) -> None:
     path = tmp_path / "device.yaml"

@@ -43,6 +43,7 @@ def refuse(given: Values) -> None:
         "latency",
         "int8",
         "fp16",
+        "bf16",
         "triton",
         "ort_package",
         "license",

@@ -172,6 +172,10 @@ with_bundle_options = with_options(
         help="The same in float16.",
     ),
     click.option(
+        "--bf16", type=click.Choice(["measured", "force"]), is_flag=False, flag_value="measured",
+        help="The same in bf16: the fp32 file, which the device's provider is told to compute in bf16.",
+    ),
+    click.option(
         "--calibration-share", type=click.FloatRange(0, 1, min_open=True), default=0.05, show_default=True,
         help="Fraction of the training images that 8-bit ranges come from.",
     ),
@@ -182,7 +186,7 @@ with_bundle_options = with_options(
     click.option("--per-channel/--per-tensor", default=True, show_default=True, help="Scales of 8-bit weights."),
     click.option(
         "--max-accuracy-drop", type=click.FloatRange(0, 1), default=0.01, show_default=True,
-        help="Refuse an fp16 or 8-bit file that loses more (a fraction: 0.01 is one point).",
+        help="Refuse an fp16, bf16 or 8-bit file that loses more (a fraction: 0.01 is one point).",
     ),
     click.option("--opset", type=int, default=17, show_default=True, help="ONNX operator set."),
     click.option("--triton", is_flag=True, help="Add a Triton model repository."),
@@ -230,6 +234,7 @@ def wishes_of(options: Values) -> Wishes:
     names = (
         "int8",
         "fp16",
+        "bf16",
         "max_accuracy_drop",
         "opset",
         "triton",

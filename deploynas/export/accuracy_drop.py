@@ -9,7 +9,7 @@ import numpy as np
 
 from deploynas.errors import GateError
 
-WORDS = {"fp16": "in fp16", "int8": "in 8 bits"}
+WORDS = {"fp16": "in fp16", "bf16": "in bf16", "int8": "in 8 bits"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AccuracyDrop:
             return f"it is {points} points more accurate" if self.drop < 0 else "it is as accurate"
         return f"it loses {points} points of accuracy of the {allowed} that are allowed"
 
-    def require(self, precision: Literal["fp16", "int8"], most: float, hint: str) -> None:
+    def require(self, precision: Literal["fp16", "bf16", "int8"], most: float, hint: str) -> None:
         """`GateError` if more is lost than may be."""
         if self.drop > most:
             raise GateError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import onnx
@@ -15,7 +15,7 @@ from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import Calibration, value_extremes
 from deploynas.export.fold import folded_weights
 from deploynas.export.metadata import Metadata
-from deploynas.export.verification import ImageStream, Verification, check, judged, verify
+from deploynas.export.verification import ImageStream, Judged, Verification, check, judged, verify
 from deploynas.graph import DEFAULT_FORMS, LARGEST_FLOAT16, OPSET, OperatorForms
 from deploynas.space import Architecture
 
@@ -38,6 +38,19 @@ class Fp16File:
     @property
     def accuracy(self) -> float:
         return self.lost.accuracy
+
+
+@dataclass(frozen=True)
+class Bf16File:
+    """The fp32 file, byte by byte, as a provider computes it that is told to do so in bf16."""
+
+    content: bytes
+    lost: AccuracyDrop | None  # None: nobody here can compute as the device does
+    unjudged: str = ""  # why
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.lost.accuracy if self.lost else None
 
 
 @dataclass(frozen=True)
@@ -76,15 +89,20 @@ def fp32_file(network: TorchNetwork, validation: ImageStream) -> Fp32File:
     return Fp32File(content, verify(network.model, content, validation))
 
 
-def fp16_file(network: TorchNetwork, fp32: Fp32File, validation: ImageStream) -> Fp16File:
-    """The same in float16; raises `GateError` if a value does not fit."""
+def fp16_file(
+    network: TorchNetwork,
+    fp32: Fp32File,
+    validation: ImageStream,
+    judge: Callable[[bytes, ImageStream], Judged] = judged,
+) -> Fp16File:
+    """The same in float16; raises `GateError` if a value does not fit. `judge`: who classifies with it."""
     parts = network.parts
     form = graph.Form(None, "fp16", network.opset, operators=network.forms_in("fp16"))
     written = graph.chain(parts, folded_weights(network.model, parts), form, network.about("fp16"))
     content = written.SerializeToString()
     check(content)
     _require_in_float16(fp32, validation)
-    return Fp16File(content, AccuracyDrop.between(fp32.verification.correct, judged(content, validation).correct))
+    return Fp16File(content, AccuracyDrop.between(fp32.verification.correct, judge(content, validation).correct))
 
 
 def _require_in_float16(fp32: Fp32File, images: ImageStream) -> None:

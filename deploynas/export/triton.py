@@ -64,7 +64,7 @@ def _tensorrt(served: Served) -> str:
     """Precision and shapes as they were measured: an engine for other shapes would be built when they come."""
     space, device = served.space, served.device
     shape = "x".join(str(size) for size in (device.batch, space.in_channels, space.height, space.width))
-    told = {"precision_mode": {"fp32": "FP32", "fp16": "FP16", "int8": "INT8"}[device.precision]}
+    told = {"precision_mode": {"fp32": "FP32", "fp16": "FP16", "int8": "INT8"}[device.precision]}  # none for bf16
     told |= {f"trt_profile_{which}_shapes": f"input:{shape}" for which in ("min", "opt", "max")}
     parameters = " ".join(f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in told.items())
     return f'{{ name: "tensorrt" {parameters} }}'

@@ -67,7 +67,7 @@ def verify(model: nn.Module, content: bytes, images: ImageStream) -> Verificatio
     check(content)
     session = open_session(content)
     tolerance, difference = _compare_batches(model, session, images)
-    ours, theirs = _judge(lambda x: session.run(None, {"input": x})[0], images), _judge(_torch(model), images)
+    ours, theirs = judged_by(lambda x: session.run(None, {"input": x})[0], images), judged_by(_torch(model), images)
     differ = ours.predicted != theirs.predicted
     top_two = np.sort(theirs.logits, axis=1)[:, -2:]
     real = differ & (top_two[:, 1] - top_two[:, 0] > 2 * tolerance)
@@ -113,7 +113,7 @@ def open_session(content: bytes, as_written: bool = False) -> Any:
 def judged(content: bytes, images: ImageStream, as_written: bool = False, most: int | None = None) -> Judged:
     """What a file makes of images on the CPU, or of the first of them."""
     session = open_session(content, as_written)
-    return _judge(lambda x: session.run(None, {"input": x})[0], images if most is None else at_most(images, most))
+    return judged_by(lambda x: session.run(None, {"input": x})[0], images if most is None else at_most(images, most))
 
 
 def _compare_batches(model: nn.Module, session: Any, images: ImageStream) -> tuple[float, float]:
@@ -170,7 +170,8 @@ def at_most(images: ImageStream, count: int) -> ImageStream:
     return first
 
 
-def _judge(forward: Callable[[np.ndarray], np.ndarray], images: ImageStream) -> Judged:
+def judged_by(forward: Callable[[np.ndarray], np.ndarray], images: ImageStream) -> Judged:
+    """What whoever makes logits of images makes of these."""
     logits, labels = [], []
     for x, y in images():
         logits.append(forward(np.ascontiguousarray(x)))

@@ -21,7 +21,7 @@ from deploynas.space import Architecture, Space
 
 INPUT = "input"
 OUTPUT = "logits"
-PRECISIONS = ("fp32", "fp16", "int8")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Form:
 
     def writer(self, weights: WeightSource) -> GraphWriter:
         match self.precision:
-            case "fp32":
+            case "fp32" | "bf16":  # one graph: who runs it is told to compute in bf16
                 return GraphWriter(weights, self.operators)
             case "fp16":
                 return Float16Writer(weights, self.operators)

@@ -16,9 +16,10 @@ from deploynas.errors import DeployNASError
 from deploynas.providers import CPU, Precision
 
 # root mean square of the difference, over that of the CPU's output. fp32 in another order of summation differs by
-# 1e-6, TF32 by 5e-4 a layer; fp16 by 5e-4 a layer. 8 bits: providers that round elsewhere were 0.02 to 0.17 off in
-# whole networks, one that ignored a scale 0.33 and more
-TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "fp16": 3e-2, "int8": 0.25}
+# 1e-6, TF32 by 5e-4 a layer; fp16 by 5e-4 a layer. bf16 has 8 bits where fp16 has 11, so 8 times as much: OpenVINO was
+# 0.006 to 0.08 off in whole networks. 8 bits: providers that round elsewhere were 0.02 to 0.17 off in whole networks,
+# one that ignored a scale 0.33 and more
+TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "fp16": 3e-2, "bf16": 8 * 3e-2, "int8": 0.25}
 
 
 _SATURATES = (
@@ -27,9 +28,16 @@ _SATURATES = (
 )
 
 
-def require_agreement(found: dict[str, np.ndarray], fed: dict[str, np.ndarray], model: Path, device: Device) -> None:
-    """Raise unless the outputs that a session of the device found are those of the CPU provider."""
+def require_agreement(
+    found: dict[str, np.ndarray], fed: dict[str, np.ndarray], model: Path, device: Device, whole: bool = False
+) -> None:
+    """Raise unless the outputs that a session of the device found are those of the CPU provider.
+
+    `whole`: of a whole network, in which bf16 has to show. Parts without a product stay in fp32.
+    """
     precision = precision_of(model)
+    if precision == "fp32" and device.precision == "bf16":
+        precision = "bf16"
     expected = cpu_outputs(model, fed, emulated=precision == "int8")
     for name, value in found.items():
         off = difference(value, expected[name])
@@ -39,6 +47,19 @@ def require_agreement(found: dict[str, np.ndarray], fed: dict[str, np.ndarray], 
                 f"of its size, at most {TOLERANCE[precision]:g} is rounding in {precision}",
                 hint=_SATURATES if precision == "int8" else "its latency would be that of another network",
             )
+        if whole and precision == "bf16":
+            require_bf16(value, expected[name], device)
+
+
+def require_bf16(found: np.ndarray, expected: np.ndarray, device: Device) -> None:
+    """Raise if a whole network was computed in fp32 all the same: providers do that where the hardware has no bf16."""
+    off = difference(found, expected)
+    if off <= TOLERANCE["fp32"]:
+        raise DeployNASError(
+            f"`{device.provider_name}` is told to compute in bf16 and computes in fp32 here: its output is off by "
+            f"{off:.2g} of its size, which is rounding in fp32",
+            hint="hardware, driver or runtime without bf16; `precision: fp32`",
+        )
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:

@@ -25,7 +25,7 @@ from deploynas.latency.statistic import relative_error, summarise
 from deploynas.latency.table import Measurement
 from deploynas.latency.target import Target, target_of
 from deploynas.progress import OnProgress, silent
-from deploynas.providers import CPU
+from deploynas.providers import CPU, Precision
 from deploynas.recorded import NotNegative, Positive
 from deploynas.timing import Timing
 
@@ -68,14 +68,17 @@ class Case:
     model: Path
     shapes: Shapes = field(default_factory=dict)
     values: Values = field(default_factory=dict)
+    precision: Precision | None = None  # that its session is opened in; None: the device's
 
     def name(self, whole_path: bool = False) -> str:
         given = [f"{name}={','.join(map(str, shape))}" for name, shape in self.shapes.items()]
-        return " ".join([self.model.as_posix() if whole_path else self.model.name, *given])
+        opened_in = [self.precision] if self.precision else []
+        return " ".join([self.model.as_posix() if whole_path else self.model.name, *opened_in, *given])
 
     def entry(self, key: str) -> Entry:
         values = {name: list(numbers) for name, numbers in self.values.items()}
-        return Entry(key=key, kind="file", path=str(self.model.resolve()), shapes=dict(self.shapes), values=values)
+        path, shapes = str(self.model.resolve()), dict(self.shapes)
+        return Entry(key=key, kind="file", path=path, shapes=shapes, values=values, precision=self.precision)
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,10 @@ def _names(cases: Sequence[Case]) -> list[str]:
 def _result(
     case: Case, name: str, content: bytes, timed: TimedFile, target: Target, before: Facts, after: Facts
 ) -> BenchResult:
-    device, timing = target.device, timed.timing
+    timing = timed.timing
+    if case.precision:
+        target = target_of(target.device.model_copy(update={"precision": case.precision}))
+    device = target.device
     samples = np.concatenate(timed.measurement.samples_ms)
     breakdown, slowdown = _breakdown(case, target, timing)
     return BenchResult(

@@ -17,10 +17,11 @@ from pydantic import BaseModel
 
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
-from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference
+from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference, require_bf16
 from deploynas.latency.conditions import Conditions
 from deploynas.latency.entry import Entry, build
-from deploynas.latency.facts import facts_here, require_hardware, require_provider
+from deploynas.latency.facts import facts_here, lacking_instructions, require_hardware, require_provider
+from deploynas.latency.hardware import hardware
 from deploynas.latency.processor_cores import pin
 from deploynas.latency.provider_session import prepare_process, thread_count
 from deploynas.latency.session import Session
@@ -83,13 +84,14 @@ def _conditions(now: Conditions) -> Iterator[Checked]:
 def _precision(device: Device, precision: Precision, path: Path) -> Checked:
     """Whether a network in this precision loads, runs on the provider, and computes what the CPU does."""
     asked = device.precision == precision
-    reason = device.record.refused.get(precision)
+    reason = device.record.why_not(precision) or lacking_instructions(device, precision, hardware())
     if reason:
         return Checked(name=precision, outcome="failed" if asked else "ok", found=f"not run: {reason}")
     path.write_bytes(_network(SMALL_SPACE, device, precision))
     try:
-        session = Session(path, device.model_copy(update={"precision": precision}))
-        off, placed = _off(session, path, precision), session.placement()
+        opened_on = device.model_copy(update={"precision": precision})
+        session = Session(path, opened_on)
+        off, placed = _off(session, path, opened_on), session.placement()
         median_ms = float(np.median(session.time_ms(RUNS).took_ms))
     except DeployNASError as error:
         return Checked(name=precision, outcome="failed" if asked else "warning", found=error.message, hint=error.hint)
@@ -104,9 +106,13 @@ def _precision(device: Device, precision: Precision, path: Path) -> Checked:
     return Checked(name=precision, outcome="ok", found=found)
 
 
-def _off(session: Session, path: Path, precision: Precision) -> float:
-    expected = cpu_outputs(path, session.fed, emulated=precision == "int8")
-    return max(difference(value, expected[name]) for name, value in session.outputs().items())
+def _off(session: Session, path: Path, device: Device) -> float:
+    precision = device.precision
+    expected, found = cpu_outputs(path, session.fed, emulated=precision == "int8"), session.outputs()
+    if precision == "bf16":
+        for name, value in found.items():
+            require_bf16(value, expected[name], device)
+    return max(difference(value, expected[name]) for name, value in found.items())
 
 
 def _threads(device: Device, path: Path) -> Iterator[Checked]:

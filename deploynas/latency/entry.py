@@ -12,6 +12,7 @@ from deploynas import graph
 from deploynas.blocks import Part
 from deploynas.device import Device
 from deploynas.latency.every_value import ranges_of_one
+from deploynas.providers import Precision
 from deploynas.space import Space
 
 
@@ -25,6 +26,7 @@ class Entry(BaseModel):
     size: int | None = None  # of the input, for parts of a space that leaves it open
     choices: list[list[int]] | None = None
     path: str | None = None
+    precision: Precision | None = None  # that its session is opened in; None: the device's
     shapes: dict[str, tuple[int, ...]] = {}
     values: dict[str, list[float]] = {}  # of inputs that cannot be made up
     runs: int | None = None  # timed inferences a visit; None: as the device's effort says
@@ -32,6 +34,11 @@ class Entry(BaseModel):
     optional: bool = False  # left out where the provider cannot run it
     forms: graph.OperatorForms = graph.DEFAULT_FORMS  # that its operators are written in
     moment: str | None = None  # entries of one moment are visited one right after the other
+
+
+def device_for(entry: Entry, device: Device) -> Device:
+    """That its session is opened on."""
+    return device if entry.precision is None else device.model_copy(update={"precision": entry.precision})
 
 
 def build(entry: Entry, space: Space, device: Device, compared: bool = False) -> bytes | Path:

@@ -30,7 +30,8 @@ class Facts(BaseModel):
     def told(self, device: Device) -> dict[str, Any]:
         """What a result says of the provider that it was measured on."""
         environment = device.record.environment.get(device.precision, {})
-        defaults = device.provider_defaults(self.hardware.threads_of_all)
+        of_session = device.record.session_options.get(device.precision, {})
+        defaults = {**device.provider_defaults(self.hardware.threads_of_all), **of_session}
         return {"provider": device.provider_name, "provider_defaults": {**defaults, **environment}}
 
     def provenance(self) -> dict[str, Any]:
@@ -76,6 +77,9 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
         wrong.append(f"a processor with `{expected.processor_contains}` in its name, {machine} is `{names}`")
     if expected.min_cores and expected.min_cores > found.cores:
         wrong.append(f"at least {expected.min_cores} cores, {machine} has {found.cores}")
+    lacking = lacking_instructions(device, device.precision, found)
+    if lacking:
+        raise InputError(f"device `{device.name}`: {lacking}", hint="`precision: fp32`, or another provider")
     if wrong:
         raise InputError(
             f"device `{device.name}` expects {'; '.join(wrong)}",
@@ -83,6 +87,17 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
             if device.host is None
             else f"correct `host` or `hardware` in the file of `{device.name}`",
         )
+
+
+def lacking_instructions(device: Device, precision: str, found: Hardware) -> str | None:
+    """Why the processor cannot compute in a precision; None if it can, or if nothing is known of what that needs."""
+    needed = {str(one): names for one, names in device.record.instructions.items()}.get(precision, ())
+    if not needed or set(needed) & set(found.instruction_sets):
+        return None
+    return (
+        f"`{device.provider}` computes in {precision} where Linux lists `{'` or `'.join(needed)}` among the "
+        f"instructions of the processor, and not on `{found.processor}` ({found.machine})"
+    )
 
 
 def _accelerator_free_bytes() -> int | None:

@@ -68,7 +68,9 @@ def provider_options(device: Device, model: Path) -> dict[str, str]:
     options = SessionRecord.of(device, thread_count(device)).provider_options
     if record.model_prefix_option and record.model_prefix_option not in options:
         # its own key has tensor names and no weights: models whose nodes are called alike would share an engine
-        options[record.model_prefix_option] = f"deploynas-{sha256_of(model)[:24]}"
+        # bf16 is computed from the file of fp32
+        apart = "-bf16" if device.precision == "bf16" else ""
+        options[record.model_prefix_option] = f"deploynas-{sha256_of(model)[:24]}{apart}"
     return options
 
 

@@ -110,10 +110,10 @@ class Session:
             added.append((clock() - bound) - (bound - start))
         return max(0.0, float(np.median(added)) / 1e6)
 
-    def require_agreement(self, model: bytes | Path) -> None:
-        """Raise unless this provider computes what the CPU does, of the same inputs."""
+    def require_agreement(self, model: bytes | Path, whole: bool = False) -> None:
+        """Raise unless this provider computes what the CPU does, of the same inputs. `whole`: of a whole network."""
         with _as_file(model) as path:
-            require_agreement(self.outputs(), self._arrays, path, self._device)
+            require_agreement(self.outputs(), self._arrays, path, self._device, whole)
 
     @property
     def fed(self) -> dict[str, np.ndarray]:

@@ -40,7 +40,8 @@ class SessionRecord(BaseModel):
         # a session's idle threads would spin beside whoever is timed next: 10.8 ms instead of 5.9 with 24 networks
         # loaded, 6.3 when they stop; a network timed alone takes the same either way
         entries = {"session.force_spinning_stop": "1"}
-        entries |= {key: Provider(record.name).spelled(value) for key, value in device.session_options.items()}
+        wanted_entries = {**record.session_options.get(device.precision, {}), **device.session_options}
+        entries |= {key: Provider(record.name).spelled(value) for key, value in wanted_entries.items()}
         warmup_s = device.effort.warmup_s
         return cls(
             provider=record.name,

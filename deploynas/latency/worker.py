@@ -25,7 +25,7 @@ from deploynas.errors import DeployNASError
 from deploynas.latency.attendance import end_when_abandoned
 from deploynas.latency.breakdown import breakdown
 from deploynas.latency.device_check import check_device
-from deploynas.latency.entry import Entry, build
+from deploynas.latency.entry import Entry, build, device_for
 from deploynas.latency.facts import facts_here
 from deploynas.latency.memory import peak_memory, reset_peak_memory
 from deploynas.latency.model_cache import kept
@@ -106,14 +106,14 @@ def measure(plan: Plan) -> None:
     compare = plan.compare and device.provider_name != CPU
     for entry in sorted(plan.entries, key=lambda entry: not entry.alone):
         try:
-            model = build(entry, space, device, compare)
+            model, opened_on = build(entry, space, device, compare), device_for(entry, device)
             if entry.alone:
-                session, loading[entry.key] = _load_alone(model, device, entry)
+                session, loading[entry.key] = _load_alone(model, opened_on, entry)
             else:
-                session = Session(model, device, entry.shapes, entry.values)
+                session = Session(model, opened_on, entry.shapes, entry.values)
                 session.run()  # allocates, and compiles where the provider does that
             if compare:
-                session.require_agreement(model)
+                session.require_agreement(model, whole=entry.kind == "network")
         except DeployNASError as error:
             if not entry.optional:
                 raise _of_entry(error, entry) from error

@@ -71,7 +71,8 @@ def deliver(candidates: Candidates, order: Order, out: Path, on_progress: OnProg
         on_progress(0.97, "writing")
         _fill(stage, shipped, report, order.wishes)
         lineage = candidates.sources.lineage(shipped.network, shipped.record.lineage, table)
-        session = as_measured(device, shipped.timed.gated_bench.provenance)
+        opened_on = device.opened_for(shipped.timed.gated)
+        session = as_measured(opened_on, shipped.timed.gated_bench.provenance)
         about_it = ManifestAbout(device=device, data=batches.data.describe(), session=session)
         write_manifest(stage, lineage, about_it, report.shipped.path)
         if order.wishes.sign:

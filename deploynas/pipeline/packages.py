@@ -17,14 +17,22 @@ TRITON = "triton"
 def write_triton(stage: Path, made: Exported, report: ReportFile) -> None:
     space, built = made.architecture.space, made.architecture.at_its_size.space
     for file in report.files:
+        if file.precision == "bf16":
+            continue  # a server has the file of fp32, and no word for computing it in bf16
+        opened_on = report.device.opened_for(file.precision)
         name = space.name if file.precision == "fp32" else f"{space.name}_{file.precision}"
         content, about = (stage / file.path).read_bytes(), served_words(report, file)
-        write_repository(stage / TRITON, Served(name, content, built, report.data.classes, report.device, about))
+        write_repository(stage / TRITON, Served(name, content, built, report.data.classes, opened_on, about))
 
 
 def write_ort_package(stage: Path, made: Exported, report: ReportFile) -> None:
-    """The file to deploy first: of variants that fit equally well the runtime takes the first."""
-    files = sorted(report.files, key=lambda file: file is not report.shipped)
+    """The file to deploy first: of variants that fit equally well the runtime takes the first.
+
+    The package says once how files are opened, so those that are opened otherwise are left out: fp32 beside bf16.
+    """
+    opened_on = report.device.opened_for(report.gated)
+    alike = [file for file in report.files if report.device.opened_for(file.precision) == opened_on]
+    files = sorted(alike, key=lambda file: file is not report.shipped)
     package = Package(
         name=made.architecture.space.name,
         description=report.title,
@@ -32,6 +40,6 @@ def write_ort_package(stage: Path, made: Exported, report: ReportFile) -> None:
         models=[Measured(stage / file.path, file.precision, file.accuracy, file.timing) for file in files],
         processor=report.hardware.processor,
         versions=report.versions,
-        session=as_measured(report.device, made.timed.gated_bench.provenance),
+        session=as_measured(opened_on, made.timed.gated_bench.provenance),
     )
     write_model_package(stage / PACKAGE, package)

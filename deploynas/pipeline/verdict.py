@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from deploynas.device import Device
 from deploynas.export.integer_file import Int8File
-from deploynas.export.network_file import Fp16File, Fp32File
+from deploynas.export.network_file import Bf16File, Fp16File, Fp32File
 from deploynas.latency.bench import BenchResult
 from deploynas.latency.ratio import Ratio
 from deploynas.report.mixed_precision import MixedPrecisionRecord
 from deploynas.report.verdict import Asked, VerdictRecord
 from deploynas.timing import Timing
+
+SmallerFile = Fp16File | Bf16File | Int8File
 
 
 @dataclass(frozen=True)
@@ -25,17 +27,23 @@ class NetworkFiles:
 
     fp32: Fp32File
     fp16: Fp16File | None = None
+    bf16: Bf16File | None = None
     int8: Int8File | None = None
     mixed: Int8File | None = None  # 8 bits in some parts
     impossible: Mapping[str, str] = field(default_factory=dict)  # by precision that was asked for: why there is none
     assignments: MixedPrecisionRecord | None = None  # of 8 bits to parts, where that was asked for
 
-    def by_precision(self) -> dict[str, Fp32File | Fp16File | Int8File]:
+    def by_precision(self) -> dict[str, Fp32File | SmallerFile]:
         """Fp32 first, which the others are compared with."""
         return {"fp32": self.fp32, **self.smaller()}
 
-    def smaller(self) -> dict[str, Fp16File | Int8File]:
-        every: dict[str, Fp16File | Int8File | None] = {"fp16": self.fp16, "int8": self.int8, "mixed": self.mixed}
+    def smaller(self) -> dict[str, SmallerFile]:
+        every: dict[str, SmallerFile | None] = {
+            "fp16": self.fp16,
+            "bf16": self.bf16,
+            "int8": self.int8,
+            "mixed": self.mixed,
+        }
         return {precision: file for precision, file in every.items() if file is not None}
 
 
@@ -90,20 +98,23 @@ def timed_files(
 
 
 def _verdict(
-    precision: str, file: Fp16File | Int8File, bench: BenchResult | None, ratio: Ratio | None, rule: Rule
+    precision: str, file: SmallerFile, bench: BenchResult | None, ratio: Ratio | None, rule: Rule
 ) -> VerdictRecord:
     asked, lost = rule.asked[precision], file.lost
     faster = ratio is not None and ratio.verdict == "faster"
-    accurate = rule.untrained or lost.drop <= rule.max_accuracy_drop
+    accurate = rule.untrained or (lost is not None and lost.drop <= rule.max_accuracy_drop)
     pays = faster and accurate
     ships = pays or asked != "measured"
     speed = speed_words(ratio) if ratio else "the provider runs no other file to compare it with"
     if rule.untrained:
         reasons = [speed, "untrained, so nothing is known of its accuracy"]
+    elif lost is None:
+        reasons = [speed, f"its accuracy is not known: {file.unjudged}" if isinstance(file, Bf16File) else ""]
     else:
         reasons = [speed, lost.words(rule.max_accuracy_drop)]
     if not ships:  # what speaks for it is no reason
         reasons = [reason for reason, good in zip(reasons, (faster, accurate), strict=True) if not good]
+    known = None if rule.untrained else lost
     how = {"measured": "ships", "force": "ships, forced", "device": "ships, as the device asks"}[asked]
     return VerdictRecord(
         precision=precision,
@@ -114,9 +125,9 @@ def _verdict(
         faster_interval=ratio.interval if ratio else None,
         latency_ms=bench.measurement.latency_ms if bench else None,
         size_bytes=len(file.content),
-        accuracy=None if rule.untrained else lost.accuracy,
-        accuracy_drop=None if rule.untrained else lost.drop,
-        accuracy_drop_interval=None if rule.untrained else lost.interval,
+        accuracy=known.accuracy if known else None,
+        accuracy_drop=known.drop if known else None,
+        accuracy_drop_interval=known.interval if known else None,
         max_accuracy_drop=None if rule.untrained else rule.max_accuracy_drop,
     )
 

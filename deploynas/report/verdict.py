@@ -21,15 +21,15 @@ class VerdictRecord(BaseModel):
     faster_interval: tuple[float, float] | None = None
     latency_ms: Positive | None = None  # undisturbed
     size_bytes: int | None = None
-    accuracy: Fraction | None = None  # of the validation images; None: untrained
+    accuracy: Fraction | None = None  # of the validation images; None: untrained, or it could not be judged
     accuracy_drop: Finite | None = None  # below the fp32 file, with its 95 % interval
     accuracy_drop_interval: tuple[float, float] | None = None
-    max_accuracy_drop: float | None = None
+    max_accuracy_drop: float | None = None  # None: untrained
 
     @property
     def doubtful(self) -> bool:
         """It ships, and would not if that were left to what was measured."""
         slower = self.faster_interval is not None and self.faster_interval[0] <= 1
         most = self.max_accuracy_drop
-        worse = self.accuracy_drop is not None and most is not None and self.accuracy_drop > most
+        worse = most is not None and (self.accuracy_drop is None or self.accuracy_drop > most)  # None: not known
         return self.asked != "measured" and (slower or worse)

@@ -116,7 +116,9 @@ def _promise(folder: Path, model: str, listed: dict[str, str]) -> Promise | None
     if "report.json" not in listed:
         return _promise_of_bench(folder, model, listed)
     report = _json(folder / "report.json", "")
-    file = next((one for one in report["files"] if one["path"] == model), None)
+    # one file may have two rows, in fp32 and in bf16; the session of the manifest is that of the one to deploy
+    rows = [one for one in report["files"] if one["path"] == model]
+    file = next((one for one in rows if one["precision"] == report["gated"]), rows[0] if rows else None)
     if file is None or not file.get("timing"):
         return None
     deployed = file["precision"] == report["gated"]

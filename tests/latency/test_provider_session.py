@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,6 +22,8 @@ from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference, prec
 from deploynas.latency.device_check import check_device
 from deploynas.latency.entries import part_entries
 from deploynas.latency.entry import build
+from deploynas.latency.facts import facts_here, require_hardware
+from deploynas.latency.instruction_sets import instruction_sets
 from deploynas.latency.placement import placement_is_told, shape_nodes
 from deploynas.latency.provider_session import open_session, provider_options, thread_count
 from deploynas.latency.session import Session
@@ -79,6 +82,8 @@ def test_openvino_hears_of_threads_and_precision_in_its_own_words(network: Path)
     told = provider_options(device("openvino", threads=3), network)["load_config"]
     assert '"INFERENCE_NUM_THREADS": "3"' in told and '"INFERENCE_PRECISION_HINT": "f32"' in told
     assert "f32" not in provider_options(device("openvino", precision="fp16"), network)["load_config"]
+    half = json.loads(provider_options(device("openvino", precision="bf16"), network)["load_config"])
+    assert {config["INFERENCE_PRECISION_HINT"] for config in half.values()} == {"bf16"} and set(half) == {"CPU", "GPU"}
     # the option by which a plug-in's hardware is picked is ours
     plugin = device("openvino-plugin", provider_options={"device_type": "GPU"})
     assert "device_type" not in provider_options(plugin, network)
@@ -100,6 +105,9 @@ def test_no_two_graphs_of_a_profile_share_a_tensorrt_engine(name: str, tmp_path:
         graphs.add(content)
         prefixes.add(provider_options(tensorrt, path)["trt_engine_cache_prefix"])
     assert len(prefixes) == len(graphs) == len(entries)
+    half = device("tensorrt", precision="bf16")  # the graphs of fp32
+    assert build(entries[-1], space, half) == content
+    assert provider_options(half, path)["trt_engine_cache_prefix"] not in prefixes
 
 
 def test_all_threads_are_those_of_the_cores_it_stays_on() -> None:
@@ -180,6 +188,34 @@ def test_the_precision_of_a_file_is_read_from_the_file(precision: str, tiny: Spa
     assert precision_of(path) == precision
 
 
+def test_bf16_has_to_show_in_a_whole_network_and_in_no_more_than_rounding(network: Path) -> None:
+    half = device(precision="bf16")
+    session = Session(network, device())
+    found, fed = session.outputs(), session.fed
+
+    def off_by(share: float) -> dict[str, np.ndarray]:
+        return {"logits": found["logits"] * (1 + share)}
+
+    for share in (0.0, 0.9 * TOLERANCE["fp32"]):
+        require_agreement(off_by(share), fed, network, half)  # a part may have nothing that is computed in bf16
+        with pytest.raises(DeployNASError, match="told to compute in bf16 and computes in fp32 here"):
+            require_agreement(off_by(share), fed, network, half, whole=True)
+    for share in (1.1 * TOLERANCE["fp32"], 0.9 * TOLERANCE["bf16"]):
+        require_agreement(off_by(share), fed, network, half, whole=True)
+    with pytest.raises(DeployNASError, match="rounding in bf16"):
+        require_agreement(off_by(1.1 * TOLERANCE["bf16"]), fed, network, half)
+
+
+@pytest.mark.skipif("bf16" in instruction_sets(), reason="the CPU provider has bf16 on this processor")
+def test_a_processor_without_the_instructions_is_refused_before_anything_is_measured() -> None:
+    facts = facts_here()
+    require_hardware(device(), facts.hardware)
+    with pytest.raises(InputError, match="`cpu` computes in bf16 where Linux lists `bf16`"):
+        require_hardware(device(precision="bf16"), facts.hardware)
+    arm = facts.hardware.model_copy(update={"instruction_sets": ["asimd", "bf16"]})
+    require_hardware(device(precision="bf16"), arm)
+
+
 def test_eight_bits_are_compared_with_their_emulation_in_float(tiny: Space, tmp_path: Path) -> None:
     """Of all integers in a graph: with optimisation the CPU's own kernels may saturate."""
     path = tmp_path / "model.onnx"
@@ -193,7 +229,8 @@ def test_eight_bits_are_compared_with_their_emulation_in_float(tiny: Space, tmp_
 
 def test_a_check_asks_every_precision_and_counts_threads() -> None:
     found = {one.name: one for one in check_device(device(precision="fp16"))}
-    assert list(found) == ["machine and provider", "clocks", "fp32", "fp16", "int8", "threads"]
+    assert list(found) == ["machine and provider", "clocks", "fp32", "fp16", "bf16", "int8", "threads"]
+    assert found["bf16"].outcome == "ok" and "bf16" in found["bf16"].found  # not run, or ARM's
     assert found["fp32"].outcome == found["fp16"].outcome == "ok"
 
 

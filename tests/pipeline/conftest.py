@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from shipping import FAST, Outcome
 from tiny_spaces import MINI
 
 from deploynas.accuracy.bilinear import BilinearEstimator
+from deploynas.cli import main
 from deploynas.latency import file_timing
 from deploynas.latency.table import LatencyTable
 from deploynas.space import Space
@@ -77,3 +81,27 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     costs = [np.sort(rng.uniform(0.1, 0.5, shape)) for shape in shapes]
     LatencyTable.from_arrays(space, 0.1, costs).save(folder / "table.json")
     return folder
+
+
+@pytest.fixture
+def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
+    for path in files.iterdir():
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["deploynas", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Outcome(int(stop.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def fine_tuned(deploynas):
+    found = deploynas("search", "--estimator", "estimator.json", "--latency", "table.json:1.2", "--out", "found.json")
+    assert found.code == 0, found.err
+    done = deploynas("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST)
+    assert done.code == 0, done.err
+    return deploynas

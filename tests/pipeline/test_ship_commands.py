@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
 from PIL import Image
+from shipping import FAST
 
-from deploynas.cli import main
 from deploynas.costs import Costs
 from deploynas.device import Device
 from deploynas.export import integer_file, verification
@@ -33,38 +32,6 @@ from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.network import Supernet
 from deploynas.training.checkpoint_record import CheckpointRecord
-
-FAST = ["--set", "finetune.epochs=1", "--set", "finetune.batch=100", "--set", "recalibration_images=100"]
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def deploynas(files: Path, tmp_path: Path, monkeypatch, capsys):
-    for path in files.iterdir():
-        shutil.copy(path, tmp_path)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["deploynas", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return Outcome(int(stop.value.code or 0), *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def fine_tuned(deploynas):
-    found = deploynas("search", "--estimator", "estimator.json", "--latency", "table.json:1.2", "--out", "found.json")
-    assert found.code == 0, found.err
-    done = deploynas("finetune", "found.json", "--supernet", "w_star.safetensors", *FAST)
-    assert done.code == 0, done.err
-    return deploynas
 
 
 def test_from_a_search_result_to_a_bundle(fine_tuned, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from deploynas import graph
 from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.agreement import TOLERANCE, cpu_outputs, difference
+from deploynas.latency.bench import Case, bench_together
 from deploynas.latency.entry import Entry, build
 from deploynas.latency.hardware import hardware
 from deploynas.latency.session import Session
@@ -28,6 +30,10 @@ pytestmark = [
     pytest.mark.skipif(PLUGIN and "Intel" not in hardware().processor, reason="the plug-in is for Intel's hardware"),
 ]
 NAME = "OpenVINOExecutionProvider"
+# OpenVINO computes in fp32 where the processor has no bf16, and does not say so
+has_bf16 = pytest.mark.skipif(
+    not {"avx512_bf16", "amx_bf16"} & set(hardware().instruction_sets), reason="the processor has no bf16"
+)
 
 
 @pytest.fixture
@@ -64,6 +70,38 @@ def test_fp32_is_not_less_than_fp32(device: Device, tiny: Space, tmp_path: Path)
     path = written(tiny, device, tmp_path)
     session = Session(path, device)
     assert difference(session.outputs()["logits"], cpu_outputs(path, session.fed)["logits"]) < 1e-5
+
+
+@has_bf16
+def test_bf16_is_bf16(device: Device, tiny: Space, tmp_path: Path) -> None:
+    """The file of fp32, off by the rounding of 8 bits: one rounding alone is 2^-9 of a number or so."""
+    half = device.model_copy(update={"precision": "bf16"})
+    path = written(tiny, half, tmp_path)
+    assert path.read_bytes() == written(tiny, device, tmp_path).read_bytes()
+    session = Session(path, half)
+    off = difference(session.outputs()["logits"], cpu_outputs(path, session.fed)["logits"])
+    assert 2**-10 < off <= TOLERANCE["bf16"]
+    assert list(session.placement()) == [NAME]
+    session.require_agreement(path, whole=True)
+
+
+@has_bf16
+def test_bf16_and_fp32_are_timed_beside_each_other(device: Device, tiny: Space, tmp_path: Path) -> None:
+    """One file, in sessions of one process that are told different things."""
+    path = written(tiny, device, tmp_path)
+    made = bench_together([Case(path), Case(path, precision="bf16")], device, runs=10).results
+    assert [one.device.precision for one in made] == ["fp32", "bf16"] and made[0].model_sha256 == made[1].model_sha256
+    told = [one.provenance["provider_defaults"]["load_config"] for one in made]
+    assert '"f32"' in told[0] and '"bf16"' in told[1]
+
+
+def test_bf16_that_is_not_computed_is_found_out(device: Device, tiny: Space, tmp_path: Path) -> None:
+    """As where the processor has none: told fp32, whatever the device says."""
+    fp32 = json.dumps({"CPU": {"INFERENCE_PRECISION_HINT": "f32"}})
+    half = device.model_copy(update={"precision": "bf16", "provider_options": {"load_config": fp32}})
+    path = written(tiny, half, tmp_path)
+    with pytest.raises(DeployNASError, match="is told to compute in bf16 and computes in fp32 here"):
+        Session(path, half).require_agreement(path, whole=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads where Linux lists them")
@@ -118,7 +156,8 @@ def test_a_node_it_cannot_run_is_named_or_refused(device: Device, tmp_path: Path
         Session(path, device)
 
 
-def test_a_space_is_profiled(device: Device, tiny: Space) -> None:
-    table = dn.profile(device, tiny)
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=has_bf16)])
+def test_a_space_is_profiled(precision: Precision, device: Device, tiny: Space) -> None:
+    table = dn.profile(device.model_copy(update={"precision": precision}), tiny)
     assert table.evidence is not None and table.evidence.provenance["provider"] == NAME
     assert table.predict(tiny.heaviest()) > 0
