@@ -1,12 +1,13 @@
 """8 bits against fp32 and against ONNX Runtime's own quantiser: accuracy, latency, size; kernels against emulation.
 
-    python benchmarks/int8.py FOLDER --part ours [--networks hardcorenas_a lite0] [--cifar UNPACKED]
+    python benchmarks/int8.py FOLDER --part trained ours [--networks hardcorenas_a lite0] [--cifar UNPACKED]
     python benchmarks/int8.py FOLDER --part kernels          # and once more as on a processor without VNNI:
     env $(cat PATCHED/environment) python benchmarks/int8.py FOLDER --part kernels
     python benchmarks/int8.py FOLDER --part mixed
 
 `FOLDER` is what `int8_networks.py` filled; `PATCHED` is what `without_vnni/patch.py` made. Accuracies are of the 10,000
-test images, calibration takes 1,000 training images, the same for everybody. `ours`: every file timed in one run,
+test images, calibration takes 1,000 training images, the same for everybody. `trained`: an epoch of 10,000 training
+images in 7 bits, whose file `ours` compares too. `ours`: every file timed in one run,
 interleaved. `kernels`: what integer kernels make of a file beside its emulation in float. `mixed`: which parts are in 8
 bits; the exact frontier beside brute force, and ten random assignments, predicted and measured. Prints Markdown, and
 writes `benchmarks/results/int8.json`, part by part.
@@ -19,7 +20,7 @@ import itertools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,19 +41,22 @@ from deploynas.files import now, write_json
 from deploynas.latency.bench import Case, bench_together
 from deploynas.latency.hardware import hardware, versions
 from deploynas.latency.integer_sums import integer_sums
+from deploynas.pipeline.finetune_int8 import Int8Options, finetune_int8
 from deploynas.pipeline.images import preprocessing, stream
 from deploynas.pipeline.mixed_precision import MixedGoal, MixedSearch
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.search.chain_frontier import ChainLink, chain_frontier
 from deploynas.supernet.checkpoint import load_checkpoint
+from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
 from deploynas.training.data import Data, Subset
 from deploynas.training.finetune import NETWORK
-from deploynas.training.recipe import Augmentation
+from deploynas.training.recipe import Augmentation, Recipe
 
 RESULT = Path(__file__).parent / "results" / "int8.json"
 CALIBRATION_IMAGES = 1000
 EMULATED_IMAGES = 2000
+TRAINING_IMAGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,13 @@ class Subject:
     folder: Path
     data: Data
 
+    @property
+    def path(self) -> Path:
+        return self.folder / self.name / f"{NETWORK}.safetensors"
+
     @cached_property
     def network(self) -> TorchNetwork:
-        checkpoint = load_checkpoint(self.folder / self.name / f"{NETWORK}.safetensors")
+        checkpoint = load_checkpoint(self.path)
         assert checkpoint.architecture is not None
         about = Metadata(preprocessing=preprocessing(self.data, checkpoint.space), labels=list(self.data.classes))
         return TorchNetwork(checkpoint.model, checkpoint.architecture, about)
@@ -119,9 +127,10 @@ def files(subject: Subject) -> Iterator[tuple[str, bytes]]:
     print(f"as shipped: {best.how.calibration}", flush=True)
     for name, types in WAYS.items():
         yield f"as shipped, {name}", best.with_types(types).content()
-    trained = subject.folder / f"{subject.name}.trained"
-    for path in sorted(trained.glob("*.onnx")):
-        yield f"trained in 8 bits, {path.stem}", path.read_bytes()
+    trained = TrainedQuantization.beside(subject.path)
+    if trained:
+        how = Int8Wishes(Calibration(), subject.calibration, trained.quantization, trained=trained)
+        yield "trained in 8 bits, 7-bit weights", IntegerSource.of(subject.network, how).content()
 
 
 def runtime_default(fp32: bytes, images: ImageStream) -> bytes:
@@ -252,7 +261,23 @@ def brute_force(links: Sequence[ChainLink]) -> list[tuple[float, float]]:
     return found
 
 
-PARTS: dict[str, Callable[[Subject, Device], Any]] = {"ours": ours, "kernels": kernels, "mixed": mixed}
+def trained(subject: Subject, device: Device) -> dict[str, Any]:
+    """An epoch of some training images in 7 bits, the network itself teaching."""
+    train = subject.data.train
+    some = replace(subject.data, train=Subset(train.images, train.rows[:TRAINING_IMAGES]))
+    changes = ("int8.epochs=1", "finetune.batch=64", "seed=0")
+    options = Int8Options(Recipe.load("fashion"), changes, teacher=str(subject.path), data=some, force=True)
+    found = finetune_int8(subject.path, Quantization(weight_bits=7), options)
+    print(found, flush=True)
+    return {"images": TRAINING_IMAGES, "validation_accuracy": found.validation_accuracy}
+
+
+PARTS: dict[str, Callable[[Subject, Device], Any]] = {
+    "trained": trained,
+    "ours": ours,
+    "kernels": kernels,
+    "mixed": mixed,
+}
 
 
 def main() -> None:

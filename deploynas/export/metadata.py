@@ -38,6 +38,14 @@ class Processor(BaseModel):
     sums: str = ""  # `exact`, or `saturating`; empty: not known
     any_processor: bool = False
 
+    @property
+    def lacks(self) -> str | None:
+        """The instructions that make integers fast, where it is known not to have them."""
+        wanted = {"x86_64": ("VNNI", "avx512_vnni", "avx_vnni"), "aarch64": ("dot products", "asimddp", "i8mm")}
+        name, *sets = wanted.get(self.machine, ("",))
+        known = bool(self.instruction_sets) and bool(sets)
+        return name if known and not set(sets) & set(self.instruction_sets) else None
+
 
 class Metadata(BaseModel):
     preprocessing: Preprocessing

@@ -106,6 +106,8 @@ def _verdict(
     pays = faster and accurate
     ships = pays or asked != "measured"
     speed = speed_words(ratio) if ratio else "the provider runs no other file to compare it with"
+    if isinstance(file, Int8File) and not faster and file.processor.lacks:
+        speed += f", on a processor without {file.processor.lacks}"
     if rule.untrained:
         reasons = [speed, "untrained, so nothing is known of its accuracy"]
     elif lost is None:

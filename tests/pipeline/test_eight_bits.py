@@ -14,7 +14,7 @@ import torch
 from deploynas.device import Device
 from deploynas.export.calibration import Calibration
 from deploynas.export.integer_file import Int8File, Int8Wishes, IntegerSource
-from deploynas.export.metadata import Metadata, Preprocessing
+from deploynas.export.metadata import Metadata, Preprocessing, Processor
 from deploynas.export.network_file import Fp32File, TorchNetwork, fp32_file
 from deploynas.export.verification import ImageStream
 from deploynas.latency.facts import Facts, facts_here
@@ -143,3 +143,16 @@ def test_within_a_budget_the_least_loss(
     assert all(point.measured_ms > 0.7 for point in slower)
     impossible = choose(MixedGoal(1.0, budget_ms=0.1), network, fp32, images, monkeypatch)
     assert impossible.in_float == ()  # the fastest there is; whether it ships is for the budget to say
+
+
+def test_a_processor_says_what_it_lacks() -> None:
+    lacking = {
+        ("x86_64", ("avx2",)): "VNNI",
+        ("x86_64", ("avx2", "avx_vnni")): None,
+        ("aarch64", ("asimd",)): "dot products",
+        ("aarch64", ("asimd", "asimddp")): None,
+        ("x86_64", ()): None,  # a system that does not tell
+        ("riscv64", ("v",)): None,
+    }
+    for (machine, sets), name in lacking.items():
+        assert Processor(machine=machine, instruction_sets=list(sets)).lacks == name
