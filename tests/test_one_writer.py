@@ -188,7 +188,12 @@ def test_a_polite_kill_of_a_command_cleans_up(tmp_path: Path, tiny_path: Path, p
     device.write_text("name: slow\nprovider: cpu\neffort: {workers: 1, visits: 1000, part_visits: 1000}\n")
     out = tmp_path / "made" / "table.json"
     words = ["profile", "--device", str(device), "--space", str(tiny_path), "--out", str(out)]
-    process = subprocess.Popen([sys.executable, "-m", "deploynas", *words], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deploynas", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(polite, signal.SIG_DFL),  # whoever runs the tests in the background ignores it
+    )
     journal = out.with_suffix(".partial.jsonl")
     while process.poll() is None and not (journal.exists() and journal.read_bytes().count(b"\n") > 2):
         time.sleep(0.05)
@@ -196,6 +201,6 @@ def test_a_polite_kill_of_a_command_cleans_up(tmp_path: Path, tiny_path: Path, p
     assert again.returncode == 1 and "Traceback" not in again.stderr
     assert f"`deploynas profile`, process {process.pid} is writing there" in again.stderr
     process.send_signal(polite)
-    _, said = process.communicate()
+    _, said = process.communicate(timeout=120)
     assert process.returncode == 130 and "hint: the same command resumes where it stopped" in said
     assert [path.name for path in out.parent.iterdir()] == [journal.name]

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from deploynas.errors import InputError
 from deploynas.files import parse_json, sha256_of, write_json
 from deploynas.provenance import ResultsRecord
+from deploynas.recorded import Finite
 from deploynas.search.ensemble_record import EnsembleRecord
 from deploynas.search.frontier import FrontierPoint
 from deploynas.search.problem import UNITS
 from deploynas.search.result import AccuracyToExpect, SearchResult
 from deploynas.space import Architecture, Space
 from deploynas.space.coefficients import Estimator, Unit
+
+# a strict model takes a list for a tuple only while it reads JSON itself, which one with a `before` does not
+Interval = Annotated[
+    tuple[Finite, Finite], BeforeValidator(lambda found: tuple(found) if isinstance(found, list) else found)
+]
 
 
 class LimitRecord(BaseModel):
@@ -59,7 +65,7 @@ class NetworkRecord(BaseModel):
     score: float  # predicted: what was maximised
     accuracy: float | None  # to expect one-shot, 0..1; None: the score only ranks
     accuracy_se: float | None
-    accuracy_interval: tuple[float, float] | None = None  # that 90 % of such networks are within
+    accuracy_interval: Interval | None = None  # that 90 % of such networks are within
     measured_accuracy: float | None = None  # one-shot, batch norm recalibrated, by `--rerank` or `--measure`
     measured_accuracy_se: float | None = None
     measured_latency_ms: float | None = None  # of the whole network on a device, by `--measure`
@@ -90,7 +96,7 @@ class FrontierRecord(BaseModel):
     score: float
     accuracy: float | None  # as in a `NetworkRecord`
     accuracy_se: float | None = None
-    accuracy_interval: tuple[float, float] | None = None
+    accuracy_interval: Interval | None = None
     latency_ms: float
 
     _before = model_validator(mode="before")(_of_before)

@@ -79,7 +79,7 @@ def test_two_processes_estimate_what_one_does_to_the_last_bit(run, tmp_path):
         )
         assert json.loads(done.stdout)["passes"] == 3  # said once
     files = [sorted(p for p in (tmp_path / name).rglob("*") if p.is_file()) for name in ("one", "two")]
-    assert [p.name for p in files[0]] == [p.name for p in files[1]] and len(files[0]) == 13
+    assert [p.name for p in files[0]] == [p.name for p in files[1]] and len(files[0]) == 14
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*files, strict=True))
     one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
     for found in (one, two):

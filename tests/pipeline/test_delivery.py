@@ -154,8 +154,9 @@ def test_a_burst_of_disturbance_does_not_cost_a_network(heaviest: Candidates, mo
     def measure(device: Device, space: object, architectures: list[Architecture], seed: int, **options: object):
         seeds.append(seed)
         burst = 2.0 if seed == 0 else 1.0
-        told = {"name": "n", "relative_error": 0.01, "stable": True, "samples_ms": [[1.0]], "slowdown": [burst]}
-        return [Measurement(latency_ms=burst * table.predict(a), **told) for a in architectures]
+        told = {"name": "n", "relative_error": 0.01, "stable": True, "slowdown": [burst]}
+        found = [burst * table.predict(a) for a in architectures]
+        return [Measurement(latency_ms=ms, samples_ms=[[burst * ms]], **told) for ms in found]
 
     monkeypatch.setattr(candidates_module, "measure_networks", measure)
     result = heaviest.solve(budget)
