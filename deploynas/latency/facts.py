@@ -85,6 +85,12 @@ def require_hardware(device: Device, found: Hardware, machine: str = "this") -> 
         )
 
 
+def require_runnable(device: Device, here: Facts) -> None:
+    """Refuse a device that is not for this machine, or whose provider is not here."""
+    require_hardware(device, here.hardware)
+    require_provider(device, here.providers)
+
+
 def _accelerator_free_bytes() -> int | None:
     told = query(["memory.free"])
     return int(told[0]["memory.free"]) << 20 if told and "memory.free" in told[0] else None

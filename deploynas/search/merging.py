@@ -15,27 +15,40 @@ from deploynas.space.decisions import Choices
 
 
 @dataclass(frozen=True)
-class Layer:
-    """Non-dominated prefixes, cheapest first, each with where it came from."""
+class Trail:
+    """Where every prefix of a list came from, and nothing else: lists of a million prefixes stand behind each other for
+    every block, and their costs are no longer asked for. Numbers are as short as they can be for the same reason.
+    """
 
-    cost: np.ndarray
-    value: np.ndarray
-    parents: tuple[Layer, ...] = ()
+    parents: tuple[Trail, ...] = ()
     source: np.ndarray | None = None  # which of the parents; None: there is one
     index: np.ndarray | None = None  # which entry of that parent
     config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
 
     def choices(self, i: int) -> Choices:
         """Walk back from entry i to the empty network."""
-        layer, stages = self, list[list[int]]()
-        while layer.index is not None:
-            if layer.config is None:
+        trail, stages = self, list[list[int]]()
+        while trail.index is not None:
+            if trail.config is None:
                 stages.append([])
             else:
-                stages[-1].append(int(layer.config[i]))
-            source = 0 if layer.source is None else layer.source[i]
-            i, layer = int(layer.index[i]), layer.parents[source]
+                stages[-1].append(int(trail.config[i]))
+            source = 0 if trail.source is None else trail.source[i]
+            i, trail = int(trail.index[i]), trail.parents[source]
         return tuple(tuple(reversed(stage)) for stage in reversed(stages))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Non-dominated prefixes, cheapest first, each with where it came from."""
+
+    cost: np.ndarray
+    value: np.ndarray
+    trail: Trail = Trail()
+
+    def choices(self, i: int) -> Choices:
+        """Of entry i, from the empty network on."""
+        return self.trail.choices(i)
 
 
 def extend(
@@ -59,7 +72,8 @@ def extend(
         admitted = np.flatnonzero(admit(costs, values))
         kept = admitted[undominated(costs[admitted], values[admitted], keep)]
     which, index = np.divmod(kept, max(1, len(layer.cost)))
-    return Layer(costs[kept], values[kept], (layer,), None, index, configs[which])
+    trail = Trail((layer.trail,), None, _short(index, len(layer.cost)), _short(configs[which], len(cost)))
+    return Layer(costs[kept], values[kept], trail)
 
 
 def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
@@ -70,7 +84,14 @@ def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
     kept = undominated(costs, values, keep)
     starts = np.cumsum([0, *(len(layer.cost) for layer in layers)])
     source = np.searchsorted(starts, kept, side="right") - 1
-    return Layer(costs[kept], values[kept], layers, source, kept - starts[source])
+    index = _short(kept - starts[source], max(len(layer.cost) for layer in layers))
+    trail = Trail(tuple(layer.trail for layer in layers), _short(source, len(layers)), index)
+    return Layer(costs[kept], values[kept], trail)
+
+
+def _short(positions: np.ndarray, below: int) -> np.ndarray:
+    """The same numbers, which are less than `below`, in as few bytes as hold them."""
+    return positions.astype(np.min_scalar_type(below))
 
 
 def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:
