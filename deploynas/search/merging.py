@@ -11,31 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deploynas.search.trail import EMPTY, Trail
 from deploynas.space.decisions import Choices
-
-
-@dataclass(frozen=True)
-class Trail:
-    """Where every prefix of a list came from, and nothing else: lists of a million prefixes stand behind each other for
-    every block, and their costs are no longer asked for. Numbers are as short as they can be for the same reason.
-    """
-
-    parents: tuple[Trail, ...] = ()
-    source: np.ndarray | None = None  # which of the parents; None: there is one
-    index: np.ndarray | None = None  # which entry of that parent
-    config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
-
-    def choices(self, i: int) -> Choices:
-        """Walk back from entry i to the empty network."""
-        trail, stages = self, list[list[int]]()
-        while trail.index is not None:
-            if trail.config is None:
-                stages.append([])
-            else:
-                stages[-1].append(int(trail.config[i]))
-            source = 0 if trail.source is None else trail.source[i]
-            i, trail = int(trail.index[i]), trail.parents[source]
-        return tuple(tuple(reversed(stage)) for stage in reversed(stages))
 
 
 @dataclass(frozen=True)
@@ -44,7 +21,7 @@ class Layer:
 
     cost: np.ndarray
     value: np.ndarray
-    trail: Trail = Trail()
+    trail: Trail = EMPTY
 
     def choices(self, i: int) -> Choices:
         """Of entry i, from the empty network on."""
@@ -72,26 +49,18 @@ def extend(
         admitted = np.flatnonzero(admit(costs, values))
         kept = admitted[undominated(costs[admitted], values[admitted], keep)]
     which, index = np.divmod(kept, max(1, len(layer.cost)))
-    trail = Trail((layer.trail,), None, _short(index, len(layer.cost)), _short(configs[which], len(cost)))
+    trail = Trail.extended(layer.trail, len(layer.cost), index, configs[which])
     return Layer(costs[kept], values[kept], trail)
 
 
 def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
     """One list from those of a stage's depths, each with the bonus of its depth."""
-    layers = tuple(layer for layer, _ in reached)
+    layers = [layer for layer, _ in reached]
     costs = np.concatenate([layer.cost for layer in layers])
     values = np.concatenate([layer.value + bonus for layer, bonus in reached])
     kept = undominated(costs, values, keep)
-    starts = np.cumsum([0, *(len(layer.cost) for layer in layers)])
-    source = np.searchsorted(starts, kept, side="right") - 1
-    index = _short(kept - starts[source], max(len(layer.cost) for layer in layers))
-    trail = Trail(tuple(layer.trail for layer in layers), _short(source, len(layers)), index)
+    trail = Trail.merged([(layer.trail, len(layer.cost)) for layer in layers], kept)
     return Layer(costs[kept], values[kept], trail)
-
-
-def _short(positions: np.ndarray, below: int) -> np.ndarray:
-    """The same numbers, which are less than `below`, in as few bytes as hold them."""
-    return positions.astype(np.min_scalar_type(below))
 
 
 def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:

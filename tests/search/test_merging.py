@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from deploynas.search.merging import Layer, Trail, end_stage, extend
+from deploynas.search.merging import Layer, end_stage, extend
+from deploynas.search.trail import Trail
 
 BLOCKS, CONFIGS = 6, 5
 
