@@ -43,8 +43,8 @@ ABOUT = {
     "8 visits of 2 samples for every entry.",
     "frontier": "20 stages of up to 2 blocks with 6 configurations, worth ever closer to proportional to latency: the "
     "exponents are in the networks of the frontier.",
-    "devices": "Bundles in a folder, 16 networks in each report (`export` draws 80: five times the time); device files of "
-    "this machine in one folder.",
+    "devices": "Bundles in a folder, 16 networks in each report (`export` draws 80: five times the time); device "
+    "files of this machine in one folder.",
     "classes": "A report of 80 networks, and the smallest network of `fashion` with so many classes.",
     "width": "Six stages of the same width, four blocks each, expanded 6 to 18 times: 256 channels are 0.04 and 2048 "
     "are 2.6 billion parameters. Only the last row allocates any.",

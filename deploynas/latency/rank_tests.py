@@ -25,6 +25,6 @@ def mann_whitney(pairs: Sequence[Pair], alternative: Literal["greater", "less"])
         alike.setdefault((len(first), len(second), ties), []).append(i)
     found = np.empty(len(pairs))
     for positions in alike.values():
-        first, second = (np.array([pairs[i][side] for i in positions], float) for side in (0, 1))
-        found[positions] = mannwhitneyu(first, second, alternative=alternative, axis=1).pvalue
+        sides = [np.array([pairs[i][side] for i in positions], float) for side in (0, 1)]
+        found[positions] = mannwhitneyu(*sides, alternative=alternative, axis=1).pvalue
     return found.tolist()
