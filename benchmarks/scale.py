@@ -46,8 +46,8 @@ ABOUT = {
     "devices": "Bundles in a folder, 16 networks in each report (`export` draws 80: five times the time); device "
     "files of this machine in one folder.",
     "classes": "A report of 80 networks, and the smallest network of `fashion` with so many classes.",
-    "width": "Six stages of the same width, four blocks each, expanded 6 to 18 times: 256 channels are 0.04 and 2048 "
-    "are 2.6 billion parameters. Only the last row allocates any.",
+    "width": "Six stages of the same width, four blocks each, expanded 6 to 18 times: 256 channels are 0.05 and 2048 "
+    "are 3.2 billion parameters. Only the last row allocates any.",
 }
 
 

@@ -350,5 +350,5 @@ QUESTIONS = (
     Question("width", "`Costs.of`", WIDTHS, costs_on_paper),
     Question("width", "`graph.weight_shapes`", WIDTHS, shapes_on_paper),
     Question("width", "`dn.search`, two resources", WIDTHS, search_on_paper),
-    Question("width", "`graph.network`, which writes weights", WIDTHS, graph_of_weights),
+    Question("width", "`graph.network`, which writes weights", (128, 256, 512, 1024), graph_of_weights),
 )
