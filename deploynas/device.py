@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -13,6 +14,8 @@ from deploynas.files import content_hash, known_only, read_yaml
 from deploynas.outcome import BudgetKind
 from deploynas.providers import PROVIDERS, Precision, Provider, Value, provider_of
 from deploynas.quantization import Quantization
+
+MOST_NAMES = 30  # of devices, that an error lists
 
 
 def _known_statistic(text: str) -> str:
@@ -143,11 +146,7 @@ class Device(_Strict):
         """A device of a `devices/` folder by name, or a YAML file by path."""
         path = Path(source)
         if path.suffix not in (".yaml", ".yml") and not path.is_file():
-            files = device_files()
-            if str(source) not in files:
-                known = ", ".join(files) or "none found"
-                raise InputError(f"no device `{source}`", hint=f"one of {known}, or the path of a YAML file")
-            path = files[str(source)]
+            path = _file_of(str(source))
         device = read_yaml(path, cls)
         device.require_precision()
         return device
@@ -233,16 +232,35 @@ RecordedDevice = Annotated[
 ]
 
 
+def _file_of(name: str) -> Path:
+    """The file of a device that is called by its name, without a look at all the others of a large folder."""
+    if name and Path(name).name == name:
+        for folder in _folders():
+            if (folder / f"{name}.yaml").exists():
+                return folder / f"{name}.yaml"
+    names = list(device_files())
+    near = names if len(names) <= MOST_NAMES else get_close_matches(name, names, n=MOST_NAMES, cutoff=0.0)
+    listed = ", ".join(near) or "none found"
+    if len(names) > len(near):
+        listed += f" and {len(names) - len(near)} more (`deploynas devices` lists them)"
+    raise InputError(f"no device `{name}`", hint=f"one of {listed}, or the path of a YAML file")
+
+
 def device_files() -> dict[str, Path]:
     """Device files by name: those of `devices/` in the working folder, then those that ship with deploynas.
 
     A project's own device hides a shipped one of the same name, and no other.
     """
     found: dict[str, Path] = {}
-    for folder in (Path("devices"), _shipped_folder()):
+    for folder in _folders():
         for path in sorted(folder.glob("*.yaml")):
             found.setdefault(path.stem, path)
     return found
+
+
+def _folders() -> tuple[Path, ...]:
+    """Where devices lie, the first first."""
+    return Path("devices"), _shipped_folder()
 
 
 def shipped() -> list[Path]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,53 @@ def test_own_devices_add_to_the_shipped_ones_and_hide_only_their_namesakes(tmp_p
     assert Device.load("mine").threads == 1 and Device.load("cpu-1t").threads == 7
     assert set(device_files()) == {"mine", *(path.stem for path in shipped())}
     assert Device.load("cpu-all").threads == "all"
+
+
+def test_a_device_is_found_by_name_without_looking_through_its_folder(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "devices").mkdir()
+    (tmp_path / "devices" / "v1.board.yaml").write_text("name: mine\nprovider: cpu\n")
+    monkeypatch.chdir(tmp_path)
+
+    def looked_through(*_: object) -> list[Path]:
+        raise AssertionError("a folder of ten thousand devices would be read for every one of them")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "glob", looked_through)
+        assert Device.load("v1.board").name == "mine"
+        assert Device.load("cpu-1t").name == "cpu-1t"
+    for name in ("devices/cpu-1t", "../devices/v1.board", ""):  # a name is no path
+        with pytest.raises(InputError):
+            Device.load(name)
+
+
+def test_of_many_devices_an_error_lists_those_of_similar_names(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "devices").mkdir()
+    for i in range(200):
+        (tmp_path / "devices" / f"board-{i}.yaml").write_text(f"name: board-{i}\nprovider: cpu\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as raised:
+        Device.load("bord-77")
+    hint = str(raised.value.hint)
+    more = len(device_files()) - 30
+    assert hint.startswith("one of board-77, ") and f" and {more} more (`deploynas devices` lists them)" in hint
+
+
+def test_this_machine_is_asked_once_for_all_devices(monkeypatch, capsys) -> None:
+    from deploynas.cli import devices
+    from deploynas.latency import facts
+
+    asked = []
+
+    def counted() -> facts.Facts:
+        asked.append(1)
+        return found
+
+    found = facts_here()
+    monkeypatch.setattr(facts, "facts_here", counted)
+    devices.command.main(["--json"], standalone_mode=False)
+    listed = {one["name"]: one["status"] for one in json.loads(capsys.readouterr().out)["devices"]}
+    assert len(asked) == 1 and listed["cpu-1t"] == "ready"
+    assert "TensorrtExecutionProvider" in listed["tensorrt-batch1"]  # judged by what was found, one by one
 
 
 def test_a_worker_takes_a_plan_of_a_newer_version(quick: Device, tiny: Space, capsys) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ from deploynas.cli.console import json_option, print_json, print_table, say
 
 if TYPE_CHECKING:
     from deploynas.device import Device
+    from deploynas.latency.facts import Facts
 
 READY = "ready"
 ELSEWHERE = "elsewhere; `--connect` asks"
@@ -29,10 +32,12 @@ def command(connect: bool, checked: str | None, as_json: bool) -> None:
         return
     from deploynas.accuracy.shipped_estimators import SHIPPED
     from deploynas.device import device_files
+    from deploynas.latency.facts import facts_here
     from deploynas.latency.hardware import hardware
     from deploynas.space import PRESETS
 
-    listed = [(name, path, *_examined(path, connect)) for name, path in device_files().items()]
+    here = cache(facts_here)  # this machine is the same for all
+    listed = [(name, path, *_examined(path, connect, here)) for name, path in device_files().items()]
     found = hardware()
     if as_json:
         rows = [
@@ -68,10 +73,11 @@ def command(connect: bool, checked: str | None, as_json: bool) -> None:
             say(f"  or: deploynas profile --device {simplest} --space {one.space}, then search with {one.name}")
 
 
-def _examined(path: Path, connect: bool) -> tuple[Device | None, str]:
+def _examined(path: Path, connect: bool, here: Callable[[], Facts]) -> tuple[Device | None, str]:
     """The device, unless its file is broken, and whether its machine can run it."""
     from deploynas.device import Device
     from deploynas.errors import DeployNASError, InputError
+    from deploynas.latency.facts import require_runnable
     from deploynas.latency.target import target_of
 
     try:
@@ -81,7 +87,10 @@ def _examined(path: Path, connect: bool) -> tuple[Device | None, str]:
     if device.host and not connect:
         return device, ELSEWHERE
     try:
-        target_of(device).facts()
+        if device.host:
+            target_of(device).facts()
+        else:
+            require_runnable(device, here())
         return device, READY
     except DeployNASError as error:
         return device, error.message.removeprefix(f"device `{device.name}` ")

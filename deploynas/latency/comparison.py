@@ -22,6 +22,7 @@ from deploynas.errors import InputError
 from deploynas.files import parse_json, read_schema
 from deploynas.latency.bench import BenchResult
 from deploynas.latency.machine_changes import changes, software_changes
+from deploynas.latency.rank_tests import mann_whitney
 from deploynas.latency.speed import UNDISTURBED
 from deploynas.latency.statistic import summarise
 from deploynas.latency.table import LatencyTable, Measurement
@@ -176,13 +177,8 @@ def _require_comparable(before: _Side, after: _Side, hardware_accepted: bool) ->
 
 
 def _rows(before: _Side, after: _Side, names: list[str], threshold: float) -> list[Row]:
-    from scipy.stats import mannwhitneyu
-
-    slower, faster = [], []
-    for name in names:
-        old, fresh = before.observations(name), after.observations(name)
-        slower.append(mannwhitneyu(fresh, old, alternative="greater").pvalue)
-        faster.append(mannwhitneyu(fresh, old, alternative="less").pvalue)
+    pairs = [(after.observations(name), before.observations(name)) for name in names]
+    slower, faster = mann_whitney(pairs, "greater"), mann_whitney(pairs, "less")
     rows = []
     for name, p_slower, p_faster in zip(names, _holm(slower), _holm(faster), strict=True):
         old_ms, new_ms = before.entries[name].latency_ms, after.entries[name].latency_ms

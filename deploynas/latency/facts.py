@@ -100,6 +100,12 @@ def lacking_instructions(device: Device, precision: str, found: Hardware) -> str
     )
 
 
+def require_runnable(device: Device, here: Facts) -> None:
+    """Refuse a device that is not for this machine, or whose provider is not here."""
+    require_hardware(device, here.hardware)
+    require_provider(device, here.providers)
+
+
 def _accelerator_free_bytes() -> int | None:
     told = query(["memory.free"])
     return int(told[0]["memory.free"]) << 20 if told and "memory.free" in told[0] else None

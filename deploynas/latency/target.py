@@ -16,7 +16,7 @@ from deploynas.device import Device
 from deploynas.errors import DeployNASError
 from deploynas.latency.breakdown import Share, breakdown
 from deploynas.latency.device_check import Checked
-from deploynas.latency.facts import Facts, facts_here, require_hardware, require_provider
+from deploynas.latency.facts import Facts, facts_here, require_runnable
 from deploynas.latency.hardware import Hardware, hardware
 from deploynas.latency.inputs import Shapes, Values
 from deploynas.latency.ssh_target import OnWait, SshTarget
@@ -66,8 +66,7 @@ class LocalTarget:
 
     def facts(self) -> Facts:
         facts = facts_here()
-        require_hardware(self.device, facts.hardware)
-        require_provider(self.device, facts.providers)
+        require_runnable(self.device, facts)
         return facts
 
     def hardware(self) -> Hardware:

@@ -12,7 +12,7 @@ from functools import cached_property
 from html import escape
 
 from deploynas.outcome import budget_words
-from deploynas.report.document import ExpectedBlock, ExpectedNetwork, ReportFile
+from deploynas.report.document import ExpectedBlock, ExpectedNetwork, MeasuredPoint, ReportFile
 from deploynas.report.drawing import chips, colour, facts, legend, measured_name, stages
 from deploynas.report.latency_words import both_latencies, table_kind
 from deploynas.report.numbers import count, interval, ms, percent
@@ -61,6 +61,15 @@ class _Explorer:
         """Of all blocks of all networks: bars of different networks compare."""
         networks = [*self.report.frontier, self.shipped]
         return max((block.predicted_ms or 0.0 for network in networks for block in _rows(network)), default=0) or 1.0
+
+    @cached_property
+    def slowest_ms(self) -> float:
+        return max(network.latency_ms for network in [*self.report.frontier, self.shipped])
+
+    @cached_property
+    def measured(self) -> dict[str, MeasuredPoint]:
+        """By architecture; of one that was measured twice, the first."""
+        return {point.architecture: point for point in reversed(self.report.measured)}
 
     # -- the plane of accuracy and latency --------------------------------------------------------
 
@@ -215,8 +224,7 @@ class _Explorer:
 
     def rest_of(self, network: ExpectedNetwork) -> float:
         """What the slowest network takes longer, in the unit of the widths: ribbons of networks compare too."""
-        slowest = max(other.latency_ms for other in [*self.report.frontier, self.shipped])
-        return round(100 * (slowest - network.latency_ms) / self.largest_ms, 2)
+        return round(100 * (self.slowest_ms - network.latency_ms) / self.largest_ms, 2)
 
     # -- for the script ---------------------------------------------------------------------------
 
@@ -238,10 +246,8 @@ class _Explorer:
             accuracy = self.measured_accuracy
             judged = f", {percent(accuracy)} one-shot" if accuracy is not None else ""
             return f"shipped, measured: {both_latencies(self.report, self.report.predicted_file)}{judged}"
-        for point in self.report.measured:
-            if point.architecture == network.architecture:
-                return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)} one-shot"
-        return "not measured"
+        point = self.measured.get(network.architecture)
+        return f"measured: {ms(point.latency_ms)}, {percent(point.accuracy)} one-shot" if point else "not measured"
 
     def data(self) -> str:
         networks = [self._network(network) for network in self.report.frontier]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deploynas.search.trail import EMPTY, Trail
 from deploynas.space.decisions import Choices
 
 
@@ -20,22 +21,11 @@ class Layer:
 
     cost: np.ndarray
     value: np.ndarray
-    parents: tuple[Layer, ...] = ()
-    source: np.ndarray | None = None  # which of the parents; None: there is one
-    index: np.ndarray | None = None  # which entry of that parent
-    config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
+    trail: Trail = EMPTY
 
     def choices(self, i: int) -> Choices:
-        """Walk back from entry i to the empty network."""
-        layer, stages = self, list[list[int]]()
-        while layer.index is not None:
-            if layer.config is None:
-                stages.append([])
-            else:
-                stages[-1].append(int(layer.config[i]))
-            source = 0 if layer.source is None else layer.source[i]
-            i, layer = int(layer.index[i]), layer.parents[source]
-        return tuple(tuple(reversed(stage)) for stage in reversed(stages))
+        """Of entry i, from the empty network on."""
+        return self.trail.choices(i)
 
 
 def extend(
@@ -59,18 +49,18 @@ def extend(
         admitted = np.flatnonzero(admit(costs, values))
         kept = admitted[undominated(costs[admitted], values[admitted], keep)]
     which, index = np.divmod(kept, max(1, len(layer.cost)))
-    return Layer(costs[kept], values[kept], (layer,), None, index, configs[which])
+    trail = Trail.extended(layer.trail, len(layer.cost), index, configs[which])
+    return Layer(costs[kept], values[kept], trail)
 
 
 def end_stage(reached: Sequence[tuple[Layer, float]], keep: int = 1) -> Layer:
     """One list from those of a stage's depths, each with the bonus of its depth."""
-    layers = tuple(layer for layer, _ in reached)
+    layers = [layer for layer, _ in reached]
     costs = np.concatenate([layer.cost for layer in layers])
     values = np.concatenate([layer.value + bonus for layer, bonus in reached])
     kept = undominated(costs, values, keep)
-    starts = np.cumsum([0, *(len(layer.cost) for layer in layers)])
-    source = np.searchsorted(starts, kept, side="right") - 1
-    return Layer(costs[kept], values[kept], layers, source, kept - starts[source])
+    trail = Trail.merged([(layer.trail, len(layer.cost)) for layer in layers], kept)
+    return Layer(costs[kept], values[kept], trail)
 
 
 def undominated(cost: np.ndarray, value: np.ndarray, keep: int = 1) -> np.ndarray:

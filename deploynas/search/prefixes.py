@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from deploynas.errors import InputError
+from deploynas.search.trail import EMPTY, Trail
 from deploynas.space.coefficients import Cost, IndexedObjective
 from deploynas.space.decisions import Choices
 
@@ -87,25 +88,14 @@ class Prefixes:
 
     cost: np.ndarray
     values: np.ndarray  # (indices, prefixes)
-    parents: tuple[Prefixes, ...] = ()
-    source: np.ndarray | None = None  # which of the parents; None: there is one
-    index: np.ndarray | None = None  # which entry of that parent
-    config: np.ndarray | None = None  # the configuration that was added; None: a stage ended
+    trail: Trail = EMPTY
 
     def __len__(self) -> int:
         return len(self.cost)
 
     def choices(self, i: int) -> Choices:
-        """Walk back from entry i to the empty network."""
-        prefixes, stages = self, list[list[int]]()
-        while prefixes.index is not None:
-            if prefixes.config is None:
-                stages.append([])
-            else:
-                stages[-1].append(int(prefixes.config[i]))
-            source = 0 if prefixes.source is None else int(prefixes.source[i])
-            i, prefixes = int(prefixes.index[i]), prefixes.parents[source]
-        return tuple(tuple(reversed(stage)) for stage in reversed(stages))
+        """Of entry i, from the empty network on."""
+        return self.trail.choices(i)
 
 
 class Admission(Protocol):
@@ -157,7 +147,8 @@ def _depths(
         admitted = np.flatnonzero(admission.after_block(s, b, cost, values))
         kept = admitted[dominance(cost[admitted], values[:, admitted])]
         which, index = np.divmod(order[kept], max(1, len(prefixes)))
-        prefixes = Prefixes(cost[kept], values[:, kept], (prefixes,), None, index, configs[which])
+        trail = Trail.extended(prefixes.trail, len(prefixes), index, configs[which])
+        prefixes = Prefixes(cost[kept], values[:, kept], trail)
         if b + 1 in stage.bonus:
             yield prefixes, stage.bonus[b + 1]
 
@@ -170,13 +161,12 @@ def _end_stage(
     admission: Admission,
 ) -> Prefixes:
     """One list from those of a stage's depths."""
-    parents = tuple(prefixes for prefixes, _ in reached)
+    parents = [prefixes for prefixes, _ in reached]
     cost = np.concatenate([prefixes.cost for prefixes in parents])
     values = np.concatenate([prefixes.values + bonus[:, None] for prefixes, bonus in reached], axis=1)
     order = np.argsort(cost, kind="stable")
     cost, values = cost[order], values[:, order]
     admitted = np.flatnonzero(admission.after_stage(s, cost, values))
     kept = admitted[dominance(cost[admitted], values[:, admitted])]
-    starts = np.cumsum([0, *(len(prefixes) for prefixes in parents)])
-    source = np.searchsorted(starts, order[kept], side="right") - 1
-    return Prefixes(cost[kept], values[:, kept], parents, source, order[kept] - starts[source])
+    trail = Trail.merged([(prefixes.trail, len(prefixes)) for prefixes in parents], order[kept])
+    return Prefixes(cost[kept], values[:, kept], trail)
