@@ -47,7 +47,7 @@ def rewrite_tar(path: Path) -> None:
 
 def rewrite_zip(path: Path) -> None:
     with zipfile.ZipFile(path) as old:
-        contents = [(name, old.read(name)) for name in sorted(old.namelist(), key=record_last)]
+        contents = [(name, old.read(name)) for name in sorted(old.namelist(), key=description_last)]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
         for name, content in contents:
             same = zipfile.ZipInfo(name, time.gmtime(build_time())[:6])
@@ -55,8 +55,8 @@ def rewrite_zip(path: Path) -> None:
             new.writestr(same, content, zipfile.ZIP_DEFLATED)
 
 
-def record_last(name: str) -> tuple[bool, str]:
-    """As the format of wheels recommends: what follows the list of files cannot be smuggled in unseen."""
+def description_last(name: str) -> tuple[bool, str]:
+    """The format of wheels wants what describes the package at the end, where it can be changed without moving the rest."""
     return ".dist-info/" in name, name
 
 
