@@ -1,7 +1,8 @@
-"""Setuptools' own build, whose archives are then written again so that the same tree gives the same bytes wherever it is built.
+"""Setuptools' own build, whose archives are then written again, so that a tree gives the same bytes everywhere.
 
-Setuptools leaves in a source archive when each file was written, by whom, and in both archives the permissions of whoever cloned.
-Every time becomes SOURCE_DATE_EPOCH, or the earliest that a zip file can hold where that is not set.
+Setuptools leaves in a source archive when each file was written and by whom, and in both archives the permissions of
+whoever cloned. Every time becomes SOURCE_DATE_EPOCH, or where that is not set the earliest that a zip file
+can hold.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def build_sdist(sdist_directory: str, config_settings: dict | None = None) -> st
     return name
 
 
-def build_wheel(wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: dict | None = None, metadata_directory: str | None = None
+) -> str:
     name = build_meta.build_wheel(wheel_directory, config_settings, metadata_directory)
     rewrite_zip(Path(wheel_directory, name))
     return name
@@ -56,7 +59,7 @@ def rewrite_zip(path: Path) -> None:
 
 
 def description_last(name: str) -> tuple[bool, str]:
-    """The format of wheels wants what describes the package at the end, where it can be changed without moving the rest."""
+    """The format of wheels wants what describes the package at the end, where it can be changed by itself."""
     return ".dist-info/" in name, name
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# read by every Python that is started, so by the workers of a profile too; sockets within the machine's own files are not the network
+# Read by every Python that is started, so by the workers of a profile too. A socket that is a file is not the network.
 REFUSED = """
 import socket
 import sys
