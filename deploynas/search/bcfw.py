@@ -215,7 +215,8 @@ def _linear_program(
     from scipy.sparse import csr_array
 
     row, _ = np.nonzero(valid)
-    one_hot = csr_array((np.ones(len(row)), (row, np.arange(len(row)))))
+    places = row.astype(np.int32), np.arange(len(row), dtype=np.int32)  # SciPy < 1.15 takes no wider ones
+    one_hot = csr_array((np.ones(len(row)), places))
     scale = costs[:, valid].max(axis=1) + 1e-300
     result = linprog(
         -value[valid],

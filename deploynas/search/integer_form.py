@@ -221,7 +221,8 @@ class IntegerForm:
         worth = np.array(self.objective)
         scale = SCALE / (float(np.abs(worth).max()) or 1.0)
         shape = (len(self.rows.low), len(worth))
-        matrix = csr_array((self.rows.value, (self.rows.row, self.rows.column)), shape=shape)
+        places = np.array([self.rows.row, self.rows.column], np.int32)  # SciPy < 1.15 takes no wider ones
+        matrix = csr_array((self.rows.value, (places[0], places[1])), shape=shape)
         with nothing_on_stdout():
             result = milp(
                 -scale * worth,

@@ -198,7 +198,7 @@ def _order(images: int, seed: int, epoch: int) -> Tensor:
 
 def mix_seed(seed: int, counter: int, purpose: int) -> int:
     """A 63-bit seed for one purpose and moment, well spread even for neighbouring counters."""
-    return int(np.random.SeedSequence((seed, counter, purpose)).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence((seed, counter, purpose)).generate_state(1, np.uint64)[0]) >> 1
 
 
 # -- images in memory ---------------------------------------------------------------------------
