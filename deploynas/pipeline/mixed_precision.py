@@ -153,7 +153,7 @@ class MixedSearch:
             on_progress((i + 1) / (n + 1), f"rounding part {min(i + 1, n)} of {n}")
         return found
 
-    def time(self, assignments: Sequence[Assignment], on_progress: OnProgress) -> list[float]:
+    def time(self, assignments: Sequence[Assignment], on_progress: OnProgress = silent) -> list[float]:
         """Interleaved; those without 8 bits are the fp32 file itself."""
         device = self.device
         visits = max(device.effort.visits, -(-FEW_VISITS // len(assignments)))

@@ -20,10 +20,16 @@ from setuptools.build_meta import *  # noqa: F403  the hooks that need no change
 
 EARLIEST = 315532800  # 1980-01-01, UTC
 EXECUTABLE, FILE = 0o755, 0o644
+# The source archive is what builds the wheel. Half of the tests would come along by themselves, without what they need.
+TEMPLATE, LISTED = Path("MANIFEST.in"), "include .ci/build_backend/*.py CHANGELOG.md\nprune tests\n"
 
 
 def build_sdist(sdist_directory: str, config_settings: dict | None = None) -> str:
-    name = build_meta.build_sdist(sdist_directory, config_settings)
+    TEMPLATE.write_text(LISTED)  # setuptools looks for it beside pyproject.toml and nowhere else
+    try:
+        name = build_meta.build_sdist(sdist_directory, config_settings)
+    finally:
+        TEMPLATE.unlink()
     rewrite_tar(Path(sdist_directory, name))
     return name
 
