@@ -3,7 +3,7 @@
     python benchmarks/int8.py FOLDER --part trained ours [--networks hardcorenas_a lite0] [--cifar UNPACKED]
     python benchmarks/int8.py FOLDER --part kernels          # and once more as on a processor without VNNI:
     env $(cat PATCHED/environment) python benchmarks/int8.py FOLDER --part kernels
-    python benchmarks/int8.py FOLDER --part mixed
+    python benchmarks/int8.py FOLDER --part mixed verdict
 
 `FOLDER` is what `int8_networks.py` filled; `PATCHED` is what `without_vnni/patch.py` made. Accuracies are of the 10,000
 test images, calibration takes 1,000 training images, the same for everybody. `trained`: an epoch of 10,000 training
@@ -23,12 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from equal_channels import with_equal_channels
 from int8_networks import SPACES, data_of
 
+import deploynas as dn
 from deploynas.device import Device
 from deploynas.export.accuracy_drop import AccuracyDrop
 from deploynas.export.calibration import TAILS, Calibration
@@ -46,6 +48,7 @@ from deploynas.pipeline.images import preprocessing, stream
 from deploynas.pipeline.mixed_precision import MixedGoal, MixedSearch
 from deploynas.quantization import FOR_CPUS, Quantization
 from deploynas.search.chain_frontier import ChainLink, chain_frontier
+from deploynas.space import Space
 from deploynas.supernet.checkpoint import load_checkpoint
 from deploynas.supernet.trained_quantization import TrainedQuantization
 from deploynas.training.batches import Batches
@@ -272,11 +275,49 @@ def trained(subject: Subject, device: Device) -> dict[str, Any]:
     return {"images": TRAINING_IMAGES, "validation_accuracy": found.validation_accuracy}
 
 
+def verdict(subject: Subject, device: Device) -> list[dict[str, Any]]:
+    """What `export --int8` decides by, beside a plain loop around both files; also of a network too small for it."""
+    rows = []
+    own = subject.name, subject.fp32.content, subject.source(Calibration()).content()
+    for name, fp32, int8 in (own, tiny()):
+        said = times({"fp32": fp32, "int8": int8}, device)["int8"]
+        loop = plain_loop(fp32, int8)
+        rows.append({"network": name, "faster": said["faster"], "interval": said["interval"], "plain_loop": loop})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def tiny() -> tuple[str, bytes, bytes]:
+    space = Space.load("fashion")
+    fp32, int8 = (dn.graph.network(space, space.smallest(), batch=None, precision=one) for one in ("fp32", "int8"))
+    return "fashion, smallest, random weights", fp32.SerializeToString(), int8.SerializeToString()
+
+
+def plain_loop(fp32: bytes, int8: bytes) -> float:
+    """How many times as fast, by medians of turns taken in one process, without any code of ours."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    sessions = [onnxruntime.InferenceSession(one, options, providers=["CPUExecutionProvider"]) for one in (fp32, int8)]
+    shape = [1, *sessions[0].get_inputs()[0].shape[1:]]
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    taken: list[list[float]] = [[], []]
+    for _ in range(300):
+        for session, own in zip(sessions, taken, strict=True):
+            for _ in range(5):
+                begun = perf_counter()
+                session.run(None, {"input": x})
+                own.append(perf_counter() - begun)
+    return float(np.median(taken[0]) / np.median(taken[1]))
+
+
 PARTS: dict[str, Callable[[Subject, Device], Any]] = {
     "trained": trained,
     "ours": ours,
     "kernels": kernels,
     "mixed": mixed,
+    "verdict": verdict,
 }
 
 
