@@ -96,7 +96,7 @@ class PartsLearned:
 
     def point(self, found: ChainPoint) -> Point:
         in_8_bits = tuple(option == 1 for option in found.options)
-        return Point(in_8_bits, self.costs.base_ms + found.cost, self.drop_per_nat * found.loss)
+        return Point(in_8_bits, self.costs.base_ms + found.cost, self.drop_per_nat * found.loss + 0.0)  # not -0
 
 
 @dataclass(frozen=True)

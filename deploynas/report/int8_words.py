@@ -9,7 +9,7 @@ from deploynas.report.numbers import ms
 PART_COLUMNS = (
     "part", "", "in 8 bits", "accuracy lost, points", "divergence, nats", "saves, ms", "saves alone, ms",
 )  # fmt: skip
-ASSIGNMENT_COLUMNS = ("parts in 8 bits", "predicted", "measured", "loss predicted, points", "loss measured, points", "")
+ASSIGNMENT_COLUMNS = ("measured", "predicted", "loss measured, points", "loss predicted", "", "parts in 8 bits")
 
 
 def part_rows(parts: list[PartPrecision]) -> list[tuple[str, ...]]:
@@ -36,12 +36,12 @@ def assignment_rows(record: MixedPrecisionRecord) -> list[tuple[str, ...]]:
     """Of those that were measured, slowest first."""
     return [
         (
-            in_8_bits(point, record),
-            ms(point.predicted_ms),
             ms(point.measured_ms),
-            _points(point.predicted_drop),
+            ms(point.predicted_ms),
             _points(point.measured_drop or 0.0, point.measured_drop_se),
+            _points(point.predicted_drop),
             "chosen" if point.chosen else "",
+            in_8_bits(point, record),
         )
         for point in record.frontier
         if point.measured_ms is not None
