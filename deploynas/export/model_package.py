@@ -45,7 +45,7 @@ class PackageFigures(BaseModel):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredModel:
     """A model of the bundle, and what a report says of it."""
 
     model: Path
@@ -61,7 +61,7 @@ class Package:
     name: str
     description: str
     device: str  # its name
-    models: Sequence[Measured]
+    models: Sequence[MeasuredModel]
     processor: str
     versions: dict[str, str]
     session: SessionRecord  # how the models were opened when they were timed
@@ -85,7 +85,7 @@ def write_model_package(folder: Path, package: Package) -> None:
     write_json(folder / MANIFEST, manifest)
 
 
-def _variant(package: Package, model: Measured, name: str) -> dict[str, object]:
+def _variant(package: Package, model: MeasuredModel, name: str) -> dict[str, object]:
     session = package.session
     hardware = (session.device_type or "").lower()
     return {
@@ -116,7 +116,7 @@ def _session_options(session: SessionRecord) -> dict[str, str]:
     return {key: told for key, told in said.items() if key not in _OUTPUT_FILES}
 
 
-def _figures(package: Package, model: Measured) -> PackageFigures:
+def _figures(package: Package, model: MeasuredModel) -> PackageFigures:
     return PackageFigures(
         device=package.device,
         precision=model.precision,

@@ -28,7 +28,7 @@ MAKE_KEYS = (
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedBundle:
     """A signature that holds: whose, and of what."""
 
     key: str  # SHA-256 of the public key, as the signature names it
@@ -55,7 +55,7 @@ def sign_bundle(folder: Path, key: str | Path) -> None:
         raise InputError(f"{folder.name} cannot be signed: {error}") from error
 
 
-def verify_bundle(folder: Path, public_key: str | Path) -> Verified:
+def verify_bundle(folder: Path, public_key: str | Path) -> VerifiedBundle:
     """Raise `GateError` if a bundle is not, whole and unchanged, what the holder of the key has signed."""
     verifier = _verifier(Path(public_key))
     if not (folder / MANIFEST).is_file():
@@ -73,7 +73,7 @@ def verify_bundle(folder: Path, public_key: str | Path) -> Verified:
     left_out = sorted({MANIFEST, *(file.path for file in manifest.files)} - covered)
     if left_out:  # signed by somebody who told the library to ignore them
         raise GateError(f"the signature of {folder} does not hold: it does not cover {', '.join(left_out)}")
-    return Verified(_fingerprint(Path(public_key)), len(covered), manifest.model)
+    return VerifiedBundle(_fingerprint(Path(public_key)), len(covered), manifest.model)
 
 
 def _covered(folder: Path) -> set[str]:

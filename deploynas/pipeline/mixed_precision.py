@@ -50,7 +50,7 @@ class MixedChoice:
 
 
 @dataclass(frozen=True)
-class Point:
+class Assigned:
     """An assignment: what is predicted of it, and, for some, what was measured."""
 
     in_8_bits: Assignment
@@ -94,9 +94,9 @@ class PartsLearned:
             for i, (gain, seen) in enumerate(zip(self.costs.gain_ms.tolist(), self.alone, strict=True))
         ]
 
-    def point(self, found: ChainPoint) -> Point:
+    def point(self, found: ChainPoint) -> Assigned:
         in_8_bits = tuple(option == 1 for option in found.options)
-        return Point(in_8_bits, self.costs.base_ms + found.cost, self.drop_per_nat * found.loss + 0.0)  # not -0
+        return Assigned(in_8_bits, self.costs.base_ms + found.cost, self.drop_per_nat * found.loss + 0.0)  # not -0
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class MixedSearch:
                 entries.append(Entry(key=f"file/{i}", kind="file", path=str(path)))
             return [one.latency_ms for one in measure_entries(device, entries, on_progress=on_progress)]
 
-    def _measured(self, frontier: Sequence[Point], on_progress: OnProgress) -> list[Point]:
+    def _measured(self, frontier: Sequence[Assigned], on_progress: OnProgress) -> list[Assigned]:
         """Some of the frontier, fp32 and 8 bits everywhere among them, with what they take and lose."""
         few = set(np.linspace(0, len(frontier) - 1, MEASURED).round().astype(int).tolist())
         around = self._predicted(frontier)
@@ -181,7 +181,7 @@ class MixedSearch:
             measured[i] = replace(frontier[i], measured_ms=latency_ms, seen=seen)
         return measured
 
-    def _predicted(self, frontier: Sequence[Point]) -> int:
+    def _predicted(self, frontier: Sequence[Assigned]) -> int:
         """Where the goal is met by prediction; the slowest loses least."""
         goal = self.goal
         if goal.budget_ms is None:
@@ -189,7 +189,7 @@ class MixedSearch:
         within = (i for i, point in enumerate(frontier) if point.predicted_ms <= goal.budget_ms)
         return next(within, len(frontier) - 1)
 
-    def _chosen(self, points: Sequence[Point]) -> Point:
+    def _chosen(self, points: Sequence[Assigned]) -> Assigned:
         """By what was measured; fp32 where nothing else will do."""
         known, goal = [point for point in points if point.seen is not None], self.goal
         kept = [point for point in known if point.seen and point.seen.drop.drop <= goal.max_accuracy_drop]
@@ -199,7 +199,7 @@ class MixedSearch:
         # the least loss by prediction, which rests on more than the few images that change class
         return min(within, key=lambda point: point.predicted_drop, default=min(kept, key=lambda point: point.ms))
 
-    def _parts(self, known: PartsLearned, chosen: Point) -> list[PartPrecision]:
+    def _parts(self, known: PartsLearned, chosen: Assigned) -> list[PartPrecision]:
         parts, fp32_ms = self.source.network.parts, known.timed[(False,) * len(self.names)]
         alone_ms = {one.index(True): took for one, took in known.timed.items() if sum(one) == 1}
         return [

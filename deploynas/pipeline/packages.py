@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploynas.export.model_package import PACKAGE, Measured, Package, write_model_package
+from deploynas.export.model_package import PACKAGE, MeasuredModel, Package, write_model_package
 from deploynas.export.triton import Served, write_repository
 from deploynas.latency.session_record import as_measured
 from deploynas.pipeline.exported import Exported
@@ -37,7 +37,7 @@ def write_ort_package(stage: Path, made: Exported, report: ReportFile) -> None:
         name=made.architecture.space.name,
         description=report.title,
         device=report.device.name,
-        models=[Measured(stage / file.path, file.precision, file.accuracy, file.timing) for file in files],
+        models=[MeasuredModel(stage / file.path, file.precision, file.accuracy, file.timing) for file in files],
         processor=report.hardware.processor,
         versions=report.versions,
         session=as_measured(opened_on, made.timed.gated_bench.provenance),

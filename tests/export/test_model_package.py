@@ -18,7 +18,7 @@ from timings import timing
 
 from deploynas import graph
 from deploynas.device import Device
-from deploynas.export.model_package import COMPONENT, MANIFEST, Measured, Package, write_model_package
+from deploynas.export.model_package import COMPONENT, MANIFEST, MeasuredModel, Package, write_model_package
 from deploynas.latency.hardware import hardware
 from deploynas.latency.provider_session import open_session
 from deploynas.latency.session_record import SessionRecord, as_measured
@@ -40,7 +40,7 @@ def package(tiny: Space, tmp_path: Path) -> Package:
     for precision, network in (("int8", tiny.smallest()), ("fp32", tiny.heaviest())):
         path = tmp_path / f"{precision}.onnx"
         path.write_bytes(graph.network(tiny, network, batch=None).SerializeToString())
-        models.append(Measured(path, precision, 0.75, timing(1.0, 1.2)))
+        models.append(MeasuredModel(path, precision, 0.75, timing(1.0, 1.2)))
     return Package("tiny", "tiny on é \"<b>\" '¦'", "cpu-1t", models, "A “processor”", {"onnxruntime": "1"}, CPU_1T)
 
 
